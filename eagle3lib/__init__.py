@@ -1,0 +1,29 @@
+"""eagle3lib: run an EAGLE-3 drafter by hand, measure it, and say what is wrong with it.
+
+Data goes one way: read (files become objects) -> run (the forward, drafting, decoding) -> measure (numbers with intervals)
+-> judge (findings) -> show (figures, tables).
+"""
+
+from .judge.finding import Finding, Findings
+from .judge.mismatch import mismatch
+from .judge.probe import Probe, probe
+from .measure.acceptance import Acceptance, acceptance
+from .measure.accuracy import Accuracy, accuracy
+from .measure.norms import norm_summary, row_norms
+from .read.capture import Capture
+from .read.captures import Captures, read_captures, write_captures
+from .read.checkpoint import Checkpoint, open_checkpoint
+from .read.errors import InputError
+from .read.recipe import Recipe, Rope
+from .read.target import Target, open_target
+from .run.chain import Chain, chain_hits
+from .run.decode import Decoded, speculative_decode
+from .run.drafter import Drafter, Memory
+from .run.record import record
+
+__all__ = [
+    "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
+    "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "chain_hits", "mismatch",
+    "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "record", "row_norms", "speculative_decode",
+    "write_captures",
+]  # fmt: skip

@@ -1,0 +1,40 @@
+"""What it costs to feed a drafter other streams than it was trained on, and the line that mends it."""
+
+from ..measure.acceptance import Acceptance
+from ..measure.intervals import ratio_interval
+from .finding import Finding
+from .probe import config_line, name_of
+
+
+def mismatch(
+    trained: tuple[int, ...], served: tuple[int, ...] | None, as_trained: Acceptance, as_served: Acceptance, steps: int
+) -> Finding:
+    """Accept length with K = `steps` drafts on the streams it was trained on, beside those it is served; one Finding.
+
+    Cost: how many times as many rounds, so target passes, the same text takes; the interval is over samples, paired.
+    """
+    right, wrong = as_trained.tau(steps), as_served.tau(steps)
+    evidence = {"K": steps, "accept length as trained": right, "accept length as served": wrong}
+    if trained == served:
+        reached = _with(right, as_trained.interval(steps))
+        what = f"served the {name_of(trained)} that it was trained on; accept length {reached} at K = {steps}"
+        return Finding("ok", "streams", what, evidence)
+    rounds = [a.counts(steps).sum(1).astype(float) for a in (as_served, as_trained)]
+    low, high = ratio_interval(*rounds)
+    more = rounds[0].sum() / rounds[1].sum()
+    evidence |= {"rounds as served / as trained": float(more), "low": low, "high": high}
+    reached, possible = _with(wrong, as_served.interval(steps)), _with(right, as_trained.interval(steps))
+    return Finding(
+        level="fault",
+        where="streams",
+        what=f"trained on {name_of(trained)}, served {name_of(served)}",
+        evidence=evidence,
+        cost=f"accept length {reached} at K = {steps} in place of {possible}: {_with(more, (low, high))} times as many target "
+        "passes for the same text",
+        change=f"in config.json: {config_line(trained)}",
+    )
+
+
+def _with(value: float, interval: tuple[float, float]) -> str:
+    """A number and its 95 % interval."""
+    return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"

@@ -1,0 +1,118 @@
+"""Accept length: counters first, every mean and interval from them.
+
+tau = 1 + A / N for N rounds and A accepted drafts. A *walk* starts its rounds where an engine would, one walk for each K;
+*all starts* begins a round at every row whose K tokens are all in the text.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from tqdm import tqdm
+
+from ..read.capture import Capture
+from ..read.errors import InputError
+from ..run.chain import Chain, Hits, chain_hits
+from ..run.drafter import Drafter
+from .intervals import ratio_interval
+
+Counts = dict[str, np.ndarray]  # sample -> rounds by accepted drafts, [K + 1] integers
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """For each K, each sample's histogram of accepted drafts a round. Adding two adds their counts."""
+
+    walks: dict[int, Counts]
+    starts: dict[int, Counts]
+
+    def __add__(self, other: "Acceptance") -> "Acceptance":
+        return Acceptance(_merge(self.walks, other.walks), _merge(self.starts, other.starts))
+
+    def counts(self, steps: int, kind: str = "walk") -> np.ndarray:
+        """[S, K + 1] rounds by accepted drafts, a row for each sample. Raises InputError for a K that was not run."""
+        table = {"walk": self.walks, "starts": self.starts}[kind]
+        if steps not in table:
+            raise InputError(f"K = {steps} was not run; there are {', '.join(map(str, sorted(table)))}: ask for more steps")
+        return np.stack(list(table[steps].values()))
+
+    def tau(self, steps: int, kind: str = "walk") -> float:
+        """Accept length, pooled over samples: 1 + accepted drafts / rounds."""
+        counts = self.counts(steps, kind).sum(0)
+        return float(1 + counts @ np.arange(steps + 1) / counts.sum()) if counts.sum() else float("nan")
+
+    def interval(self, steps: int, kind: str = "walk") -> tuple[float, float]:
+        """Its 95 % interval, by bootstrap over samples."""
+        counts = self.counts(steps, kind)
+        return ratio_interval(counts @ np.arange(steps + 1.0), counts.sum(1).astype(float), plus=1.0)
+
+    def per_position(self, steps: int, kind: str = "walk") -> np.ndarray:
+        """Share of rounds in which draft 1, 2, ..., K was accepted (vLLM's per-position rate), [K]."""
+        counts = self.counts(steps, kind).sum(0)
+        return counts[::-1].cumsum()[::-1][1:] / counts.sum()
+
+    def table(self, kind: str = "walk") -> pd.DataFrame:
+        """A row for each K: rounds, accepted drafts, accept length and its interval, accepted at each position."""
+        rows = []
+        for steps in sorted(self.walks):
+            counts = self.counts(steps, kind).sum(0)
+            low, high = self.interval(steps, kind)
+            rows.append(
+                {"K": steps, "rounds": int(counts.sum()), "accepted": int(counts @ np.arange(steps + 1)),
+                 "accept length": self.tau(steps, kind), "low": low, "high": high}
+            )  # fmt: skip
+        return pd.DataFrame(rows).set_index("K")
+
+
+def _merge(a: dict[int, Counts], b: dict[int, Counts]) -> dict[int, Counts]:
+    """Counts of both; a sample in both has its counts added."""
+    if set(a) != set(b):
+        raise InputError(f"K = {sorted(a)} and K = {sorted(b)}: only acceptances of the same draft steps can be added")
+    return {k: {s: a[k].get(s, 0) + b[k].get(s, 0) for s in [*a[k], *(s for s in b[k] if s not in a[k])]} for k in a}
+
+
+def walk(leading: np.ndarray, start: int, end: int, steps: int) -> list[int]:
+    """Accepted drafts of each round of K = `steps`, as an engine would meet the text.
+
+    `leading[t]` is how many drafts row t's chain gets right. The first round starts at row `start`; one that accepts a
+    drafts is followed by one a + 1 rows on; rows from `end` on have nothing left to predict.
+    """
+    rounds, row = [], start
+    while 0 <= row < end:
+        rounds.append(min(int(leading[row]), steps))
+        row += rounds[-1] + 1
+    return rounds
+
+
+def count(hits: Hits, steps: int) -> Acceptance:
+    """One sample's rounds, for K = 1..`steps`."""
+    leading, scored = hits.leading().numpy(), hits.scored.numpy()
+    walks, starts = {}, {}
+    for K in range(1, steps + 1):
+        rounds = [r for first, end in spans(scored[0]) for r in walk(leading, first, end, K)]
+        walks[K] = {hits.name: np.bincount(np.array(rounds, dtype=int), minlength=K + 1)}
+        full = np.minimum(leading[scored[K - 1]], K)
+        starts[K] = {hits.name: np.bincount(full, minlength=K + 1)}
+    return Acceptance(walks, starts)
+
+
+def spans(scored: np.ndarray) -> list[tuple[int, int]]:
+    """First and one-past-last row of each run of scored rows: an answer each. scored [T] bool."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], scored.astype(int), [0]])))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+
+
+def acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Chain) -> Acceptance:
+    """Acceptance for K = 1..`plan.steps`, predicted from recorded states, without the target.
+
+    On text that the target wrote greedily, over float32 captures, the walk is what real decoding accepts, round by round.
+    Raises InputError when no sample has a row to draft from.
+    """
+    total = None
+    for capture in tqdm(captures, desc="accept length", unit="sample", leave=False):
+        found = count(chain_hits(drafter, capture, plan.steps, complete=False), plan.steps)
+        total = found if total is None else total + found
+    if total is None or not total.counts(1).sum():
+        raise InputError("captures: no row to draft from: no two tokens in a row are marked as the target's own (loss_mask)")
+    return total

@@ -1,0 +1,30 @@
+"""Intervals of ratios, by resampling whole samples: tokens of one prompt are not independent of each other."""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import bootstrap
+
+LEVEL = 0.95
+RESAMPLES = 2000
+
+
+def ratio_interval(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"], plus: float = 0.0) -> tuple[float, float]:
+    """95 % interval of `plus + sum(above) / sum(below)` over S samples (percentile bootstrap over samples, seed 0).
+
+    (nan, nan) for fewer than two samples that count: from one sample nothing can be said of the spread.
+    """
+    kept = below > 0
+    above, below = above[kept], below[kept]
+    if len(below) < 2:
+        return float("nan"), float("nan")
+
+    def ratio(a, b, axis=-1):
+        return plus + a.sum(axis=axis) / b.sum(axis=axis)
+
+    if np.ptp(above / below) == 0:  # all samples alike: no spread to resample
+        return (plus + above.sum() / below.sum(),) * 2
+    found = bootstrap(
+        (above, below), ratio, paired=True, vectorized=True, confidence_level=LEVEL, n_resamples=RESAMPLES,
+        method="percentile", rng=np.random.default_rng(0),
+    )  # fmt: skip
+    return float(found.confidence_interval.low), float(found.confidence_interval.high)

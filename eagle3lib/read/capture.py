@@ -1,0 +1,81 @@
+"""Capture: one recorded sample of a target: its tokens, and its hidden states by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from .errors import InputError
+from .recipe import Recipe
+
+Label = int | str  # n of r_n, or "slot0" where nobody knows
+LAST_KINDS = ("post_norm", "pre_norm", "unknown", "none")
+
+
+@dataclass(frozen=True)
+class Capture:
+    """One sample. T tokens; every stream has R rows, R = T or T - 1: nothing is predicted from the last token's state.
+
+    `streams[n]` is r_n [R, Ht], the residual stream after n decoder layers (r_0 the embedding's output). A mapping: it may
+    read from disk at each access. `last` [R, Ht] is the state after the final norm (`last_kind` "post_norm") or before it.
+    """
+
+    name: str
+    token_ids: Int[Tensor, " T"]
+    loss_mask: Bool[Tensor, " T"]  # true where the target wrote the token
+    streams: Mapping[Label, Tensor]
+    last: Tensor | None = None
+    last_kind: str = "none"
+    known: Mapping[Label, str] = field(default_factory=dict)  # how each label is known
+    about: Mapping[str, str] = field(default_factory=dict)  # kind, topic: what whoever recorded it wanted to keep
+
+    def __post_init__(self):
+        T = len(self.token_ids)
+        if self.loss_mask.shape != (T,):
+            raise InputError(f"{self.name}: loss_mask is {list(self.loss_mask.shape)}, expected [{T}], one for each of token_ids")
+        if self.last_kind not in LAST_KINDS:
+            raise InputError(f"{self.name}: last state is {self.last_kind!r}, expected one of {', '.join(LAST_KINDS)}")
+
+    def stream(self, label: Label) -> Float[Tensor, "R Ht"]:
+        """Stream `label`, float32. Raises InputError when it was not recorded or its rows do not go with the tokens."""
+        if label not in self.streams:
+            raise InputError(
+                f"{self.name}: stream {label} was not recorded; there are {', '.join(map(str, self.streams))}: "
+                f"record r_{label} too, or choose others with streams="
+            )
+        tensor = self.streams[label]
+        if tensor.ndim != 2 or len(tensor) not in (len(self.token_ids), len(self.token_ids) - 1):
+            raise InputError(
+                f"{self.name}: stream {label} is {list(tensor.shape)} for {len(self.token_ids)} tokens, expected a row for each"
+            )
+        return tensor.float()
+
+    def joined(self, recipe: Recipe) -> Float[Tensor, "R nHt"]:
+        """What `fc` is given: the recipe's streams side by side, in its order.
+
+        Streams without labels are taken by position. Raises InputError for a stream that is absent or of another width.
+        """
+        labels: tuple[Label, ...] | None = recipe.streams
+        if all(isinstance(label, str) for label in self.streams):
+            labels = tuple(self.streams)[: recipe.n_streams]
+        if labels is None:
+            raise InputError(
+                f"{self.name}: streams {', '.join(map(str, self.streams))} are labelled, but neither config.json nor the "
+                f"engine's default says which {recipe.n_streams} the drafter takes: give streams="
+            )
+        parts = [self.stream(label) for label in labels]
+        wrong = next(
+            (label for label, part in zip(labels, parts, strict=True) if part.shape[1] != recipe.target_hidden_size), None
+        )
+        if wrong is not None:
+            raise InputError(
+                f"{self.name}: stream {wrong} is {self.stream(wrong).shape[1]} wide, but fc takes {recipe.n_streams} of "
+                f"{recipe.target_hidden_size}: these captures are of another target"
+            )
+        return torch.cat(parts, dim=-1)
+
+    def replace(self, **changes) -> "Capture":
+        """A copy with some fields changed."""
+        return replace(self, **changes)

@@ -1,0 +1,165 @@
+"""Checkpoint: a drafter on disk, opened lazily, its names and vocabulary map settled, nothing left unexplained."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .config import read_recipe
+from .embedding import EmbeddingRows
+from .errors import InputError
+from .names import canonical, expected, reason_to_ignore
+from .recipe import Recipe
+from .shapes import check_shapes
+from .target import Target, open_target
+from .tensors import TensorFiles, existing_folder, read_json, weight_files
+
+NOT_WEIGHTS = ("d2t", "t2d", "embed_tokens.weight", "lm_head.weight")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A drafter's files. `files` holds tensors under the file's names; `names` maps this library's names to those."""
+
+    path: Path
+    config: dict
+    files: TensorFiles
+    names: dict[str, str]  # canonical name -> name in the file
+    ignored: dict[str, str]  # name in the file -> why nothing here uses it
+    recipe: Recipe
+    target_ids: Int[Tensor, " Vd"]  # the target's id of each draft id
+    target: Target | None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def tensor(self, name: str) -> Tensor:
+        """Tensor `name` (canonical), read now, as it is on disk. Raises InputError for a name that is not there."""
+        if name not in self.names:
+            raise InputError(f"{self.path}: no tensor {name}; there are {', '.join(sorted(self.names))}")
+        return self.files[self.names[name]]
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Name and tensor of everything that the layers use: not the embedding, the head and the vocabulary map."""
+        return ((name, self.tensor(name)) for name in self.names if name not in NOT_WEIGHTS)
+
+    def head(self) -> Float[Tensor, "Vd H"]:
+        """The head over the draft vocabulary: the checkpoint's own, or those rows of its target's.
+
+        Raises InputError when the checkpoint has none and no target was given.
+        """
+        if "lm_head.weight" in self:
+            return self.tensor("lm_head.weight")
+        if self.target is None:
+            raise InputError(
+                f"{self.path}: has no lm_head.weight; give the target's folder (target=DIR): its rows are used instead"
+            )
+        return self.target.head_rows(self.target_ids)
+
+    @property
+    def embedding(self) -> EmbeddingRows:
+        """Embedding rows: the checkpoint's own table, or its target's. Raises InputError when there is neither."""
+        if "embed_tokens.weight" in self:
+            return EmbeddingRows(self.files, self.names["embed_tokens.weight"], f"{self.path.name}: embed_tokens.weight")
+        if self.target is None:
+            raise InputError(
+                f"{self.path}: has no embed_tokens.weight, as most drafters; give the target's folder (target=DIR): "
+                "only rows of its embedding are read, not the model"
+            )
+        return self.target.embedding()
+
+    def __repr__(self) -> str:
+        r = self.recipe
+        widths = f"H {r.hidden_size}, Vd {r.draft_vocab_size}, streams {r.streams}"
+        return f"Checkpoint({self.path.name}: {len(self.names)} tensors, {widths})"
+
+
+def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Checkpoint:
+    """Open the drafter in folder `path`. Of the `target`'s folder, if given, only embedding, head and norm are read, by rows.
+
+    Raises InputError when the folder is missing, holds no drafter, or its tensors do not fit each other: the sentence
+    says which tensor, what was found and what was expected.
+    """
+    folder = existing_folder(path, "a drafter checkpoint")
+    files = TensorFiles(weight_files(folder))
+    config = read_json(folder / "config.json")
+    names = {canonical(name): name for name in files}
+    if len(names) < len(files):
+        twice = next(n for n in files if names[canonical(n)] != n)
+        raise InputError(f"{folder}: {twice} and {names[canonical(twice)]} are both {canonical(twice)}: keep one of the two")
+    _refuse_other_models(folder, names)
+    shapes = {name: files.headers[theirs].shape for name, theirs in names.items()}
+    opened = open_target(target) if target is not None else None
+    recipe = read_recipe(config, shapes, f"{folder.name}/config.json")
+    if recipe.streams is None and opened is not None and recipe.n_streams == 3:
+        L = opened.n_layers
+        sources = {**recipe.sources, "streams": f"absent from config.json: the engines' default for {L} layers (2, L//2, L-3)"}
+        recipe = _with_sources(recipe.replace(streams=(2, L // 2, L - 3)), sources)
+    known = expected(recipe.n_layers, recipe.n_streams)
+    ignored = {theirs: why for theirs, ours in zip(names.values(), names, strict=True) if (why := reason_to_ignore(ours))}
+    names = {ours: theirs for ours, theirs in names.items() if theirs not in ignored}
+    unknown = [theirs for ours, theirs in names.items() if ours not in known]
+    if unknown:
+        raise InputError(
+            f"{folder}: tensor {unknown[0]} is none that this library's forward uses ({len(unknown)} such): running without it "
+            "would be another model"
+        )
+    check_shapes(folder, recipe, shapes)
+    target_ids = read_map(folder, recipe, files, names)
+    ckpt = Checkpoint(folder, config, files, names, ignored, recipe, target_ids, opened)
+    if opened is not None:
+        opened.check_fits(ckpt)
+    return ckpt
+
+
+def _with_sources(recipe: Recipe, sources: dict[str, str]) -> Recipe:
+    return Recipe(**{**{f: getattr(recipe, f) for f in recipe.__dataclass_fields__}, "sources": sources})
+
+
+def _refuse_other_models(folder: Path, names: dict[str, str]) -> None:
+    """A sentence for the folders that people give by mistake."""
+    if "fc.weight" in names and "layers.0.self_attn.q_proj.weight" in names:
+        return
+    layers = {name.split(".")[1] for name in names if name.startswith("layers.")}
+    if len(layers) > 4:
+        raise InputError(
+            f"{folder}: holds a whole model of {len(layers)} layers and no fc.weight: this is a target; give the drafter's folder"
+        )
+    if any(".lora_A." in name for name in names):
+        raise InputError(f"{folder}: holds a LoRA adapter, expected an EAGLE-3 drafter (fc.weight and one fused layer)")
+    held = ", ".join(sorted(names)[:5])
+    raise InputError(
+        f"{folder}: no fc.weight and layers.0.self_attn.q_proj.weight, which every EAGLE-3 drafter has; it holds {held}"
+    )
+
+
+def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, str]) -> Int[Tensor, " Vd"]:
+    """The target's id of each draft id: `i + d2t[i]`, or the true places of `t2d`; every id where the vocabularies are one.
+
+    `d2t` holds offsets in every published file. Raises InputError when a smaller draft vocabulary has no map, or a wrong one.
+    """
+    r = recipe
+    if r.draft_vocab_size == r.vocab_size:
+        return torch.arange(r.vocab_size)
+    if "d2t" in names:
+        ids = files[names["d2t"]].long() + torch.arange(r.draft_vocab_size)
+    elif "t2d" in names:
+        ids = files[names["t2d"]].bool().nonzero()[:, 0]
+    else:
+        raise InputError(
+            f"{folder}: {r.draft_vocab_size} draft ids of {r.vocab_size} and neither d2t nor t2d to map them: convert it anew"
+        )
+    if len(ids) != r.draft_vocab_size:
+        raise InputError(f"{folder}: t2d marks {len(ids)} tokens, expected {r.draft_vocab_size}, the rows of lm_head.weight")
+    if ids.min() < 0 or ids.max() >= r.vocab_size:
+        raise InputError(
+            f"{folder}: d2t leads to token {int(ids.max())} of {r.vocab_size}: it should hold offsets (target id minus draft id)"
+        )
+    if "t2d" in names and not torch.equal(files[names["t2d"]].bool().nonzero()[:, 0], ids):
+        raise InputError(
+            f"{folder}: d2t and t2d disagree on which {len(ids)} tokens the drafter knows: d2t should hold offsets, ascending"
+        )
+    return ids

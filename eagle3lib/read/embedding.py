@@ -1,0 +1,27 @@
+"""Rows of an embedding table, read when a token needs them: a target of 600 B parameters is never loaded for its rows."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .tensors import TensorFiles
+
+
+class EmbeddingRows:
+    """The table `name` [V, H] of `files`, by rows; a row is read once."""
+
+    def __init__(self, files: TensorFiles, name: str, source: str):
+        self.files, self.name, self.source = files, name, source
+        self.shape = files.headers[name].shape
+        self._place = torch.full((self.shape[0],), -1, dtype=torch.int64)  # token -> its place in _kept
+        self._kept = torch.empty(0, self.shape[1])
+
+    def rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N H"]:
+        """Embedding rows of `ids` [N], float32, on the CPU."""
+        ids = ids.cpu().long()
+        new = ids.unique()
+        new = new[self._place[new] < 0]
+        if len(new):
+            self._place[new] = torch.arange(len(self._kept), len(self._kept) + len(new))
+            self._kept = torch.cat([self._kept, self.files.rows(self.name, new).float()])
+        return self._kept[self._place[ids]]

@@ -1,0 +1,90 @@
+"""What is read of a target's folder: its embedding rows, its head's rows and its final norm; never the model."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .embedding import EmbeddingRows
+from .errors import InputError
+from .tensors import TensorFiles, existing_folder, read_json, weight_files
+
+# Where targets keep the three tensors, first match wins. Sources: Model-Optimizer `modeling_fakebase.py`, SpecForge
+# `examples/configs`, AngelSlim `model_utils.py`, TorchSpec configs.
+EMBEDDING = (
+    "model.embed_tokens.weight", "embed_tokens.weight", "language_model.model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight", "backbone.embeddings.weight", "language_model.backbone.embeddings.weight",
+    "model.word_embeddings.weight", "tok_embeddings.weight",
+)  # fmt: skip
+HEAD = ("lm_head.weight", "language_model.lm_head.weight", "output.weight")
+NORM = ("model.norm.weight", "norm.weight", "language_model.model.norm.weight", "model.language_model.norm.weight")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A target model's folder, opened for a few of its rows."""
+
+    path: Path
+    config: dict
+    files: TensorFiles
+
+    @property
+    def n_layers(self) -> int:
+        return self._field("num_hidden_layers")
+
+    @property
+    def eps(self) -> float:
+        return self._field("rms_norm_eps")
+
+    @property
+    def hidden_size(self) -> int:
+        return self.files.headers[self._name(EMBEDDING)].shape[1]
+
+    def _field(self, key: str):
+        found = self.config.get(key, (self.config.get("text_config") or {}).get(key))
+        if found is None:
+            raise InputError(f"{self.path / 'config.json'}: no {key}, at the top or in text_config")
+        return found
+
+    def _name(self, candidates: tuple[str, ...]) -> str:
+        for name in candidates:
+            if name in self.files.headers:
+                return name
+        raise InputError(f"{self.path}: has none of {', '.join(candidates[:3])}, …: give the folder of the target's own weights")
+
+    @cached_property
+    def _rows(self) -> EmbeddingRows:
+        name = self._name(EMBEDDING)
+        return EmbeddingRows(self.files, name, f"target {self.path.name}: {name}")
+
+    def embedding(self) -> EmbeddingRows:
+        """Its embedding rows [V, Ht], read as needed and kept."""
+        return self._rows
+
+    def head_rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N Ht"]:
+        """Rows `ids` of its head; of its embedding where it has no head of its own (tied)."""
+        own = [name for name in HEAD if name in self.files.headers]
+        return self.files.rows(own[0] if own else self._name(EMBEDDING), ids)
+
+    def norm(self) -> Float[Tensor, " Ht"]:
+        """Weight of its final norm."""
+        return self.files[self._name(NORM)]
+
+    def check_fits(self, ckpt) -> None:
+        """Raises InputError when this target's widths are not those that the drafter was made for."""
+        r = ckpt.recipe
+        if self.hidden_size != r.target_hidden_size:
+            raise InputError(
+                f"{self.path}: its hidden states are {self.hidden_size} wide, but fc.weight of {ckpt.path.name} takes "
+                f"{r.n_streams} of {r.target_hidden_size}: this is not the drafter's target"
+            )
+
+
+def open_target(path: str | Path) -> Target:
+    """Open a target's folder; headers only. Raises InputError when it is missing or holds no embedding."""
+    folder = existing_folder(path, "the target")
+    target = Target(folder, read_json(folder / "config.json"), TensorFiles(weight_files(folder)))
+    target._name(EMBEDDING)
+    return target

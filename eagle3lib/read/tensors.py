@@ -1,0 +1,149 @@
+"""Tensors on disk, opened lazily: headers first, a tensor (or some of its rows) only when it is asked for."""
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from .errors import InputError
+
+DTYPES = {  # safetensors' header spelling -> torch
+    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says of one tensor before it is read."""
+
+    file: Path
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+
+class TensorFiles(Mapping[str, Tensor]):
+    """Every tensor of one or more weight files, by the name it has there. Indexing reads that tensor, on the CPU.
+
+    Raises InputError when a file is truncated, is not what its name says, or repeats another file's tensor.
+    """
+
+    def __init__(self, files: list[Path]):
+        self.headers: dict[str, Header] = {}
+        self._open: dict[Path, object] = {}
+        for file in files:
+            handle = self._open[file] = _open(file)
+            for name in handle.keys():  # noqa: SIM118 (a safetensors handle is no mapping)
+                if name in self.headers:
+                    raise InputError(f"{file}: tensor {name} is also in {self.headers[name].file.name}: keep one of the two")
+                self.headers[name] = Header(file, *_describe(file, handle, name))
+
+    def __getitem__(self, name: str) -> Tensor:
+        handle = self._open[self.headers[name].file]
+        return handle[name] if isinstance(handle, dict) else handle.get_tensor(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.headers)
+
+    def __len__(self) -> int:
+        return len(self.headers)
+
+    def rows(self, name: str, ids: Tensor) -> Tensor:
+        """Rows `ids` [N] (int64) of tensor `name` [V, ...]. Returns [N, ...]; of a safetensors file only they are read."""
+        header = self.headers[name]
+        handle = self._open[header.file]
+        if isinstance(handle, dict):
+            return handle[name][ids]
+        view = handle.get_slice(name)
+        out = torch.empty(len(ids), *header.shape[1:], dtype=header.dtype)
+        for place, row in enumerate(ids.tolist()):
+            out[place] = view[row : row + 1][0]
+        return out
+
+
+def _open(file: Path):
+    """A safetensors handle, or a dict of tensors for files of `torch.save` (mapped, never unpickled freely)."""
+    try:
+        if file.suffix == ".safetensors":
+            return safe_open(file, "pt", "cpu")
+        return _only_tensors(file, torch.load(file, map_location="cpu", mmap=True, weights_only=True))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise InputError(
+            f"{file}: cannot be read as tensors ({file.stat().st_size:,} bytes; {reason}): "
+            "truncated, still being written, or something else under this name; copy it again"
+        ) from None
+
+
+def _only_tensors(file: Path, loaded: object) -> dict[str, Tensor]:
+    if isinstance(loaded, dict) and loaded and all(isinstance(value, Tensor) for value in loaded.values()):
+        return loaded
+    raise InputError(f"{file}: holds a {type(loaded).__name__}, expected a dict of tensors by name")
+
+
+def _describe(file: Path, handle, name: str) -> tuple[tuple[int, ...], torch.dtype]:
+    if isinstance(handle, dict):
+        return tuple(handle[name].shape), handle[name].dtype
+    view = handle.get_slice(name)
+    spelled = view.get_dtype()
+    if spelled not in DTYPES:
+        raise InputError(f"{file}: tensor {name} has dtype {spelled}, expected one of {', '.join(DTYPES)}")
+    return tuple(view.get_shape()), DTYPES[spelled]
+
+
+def read_json(file: Path) -> dict:
+    """A JSON object. Raises InputError when the file is missing, is not JSON, or holds something else."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{file}: no such file") from None
+    except (ValueError, OSError) as error:
+        raise InputError(f"{file}: is not readable JSON ({error})") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{file}: holds a JSON {type(found).__name__}, expected an object")
+    return found
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The files that hold a model's weights in `folder`: sharded by an index, one safetensors, or pytorch_model.bin.
+
+    Other `*.pt` files (optimiser states lie beside weights) are never guessed at. Raises InputError when there is none.
+    """
+    for index in (folder / "model.safetensors.index.json", folder / "pytorch_model.bin.index.json"):
+        if index.exists():
+            names = read_json(index).get("weight_map", {})
+            files = [folder / name for name in sorted(set(names.values()))]
+            missing = [file.name for file in files if not file.exists()]
+            if missing:
+                raise InputError(f"{index}: names {len(files)} files, but {', '.join(missing)} is not in {folder}: copy it there")
+            return files
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (folder / name).exists():
+            return [folder / name]
+    lone = sorted(folder.glob("*.safetensors"))
+    if len(lone) == 1:
+        return lone
+    held = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
+    raise InputError(
+        f"{folder}: no model.safetensors (or its index) and no pytorch_model.bin; the folder holds {held}: "
+        "give the folder that holds the weights and config.json"
+    )
+
+
+def existing_folder(path: str | Path, what: str) -> Path:
+    """`path` as a folder that exists. Raises InputError otherwise, naming the nearest parent that does exist."""
+    folder = Path(path).expanduser()
+    if folder.is_dir():
+        return folder
+    if folder.exists():
+        raise InputError(f"{folder}: is a file, expected the folder of {what}: give {folder.parent}")
+    near = next(p for p in [*folder.absolute().parents] if p.is_dir())
+    raise InputError(f"{folder}: no such folder for {what}; {near} exists: check the path")

@@ -1,0 +1,101 @@
+"""Drafting a chain at every row of a recorded sample at once, and the same thing slowly, one round at a time.
+
+Feeding the text's own tokens and asking whether the drafter would have written them gives the greedy chain exactly: up to
+the first miss the tokens fed are the tokens drafted, and what comes after a miss is never accepted.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from ..read.capture import Capture
+from ..read.errors import InputError
+from .drafter import Drafter, Memory
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A greedy chain of `steps` drafts a round (K; SGLang `speculative_num_steps`, vLLM `num_speculative_tokens`)."""
+
+    steps: int
+
+    def __post_init__(self):
+        if self.steps < 1:
+            raise InputError(f"steps: {self.steps} draft steps, expected 1 or more")
+
+
+@dataclass(frozen=True)
+class Hits:
+    """What the drafter got right on one sample. Row t's step k is its guess of x_{t+2+k}."""
+
+    name: str
+    hit: Bool[Tensor, "K T"]  # the guess was the text's token
+    scored: Bool[Tensor, "K T"]  # x_{t+1}..x_{t+2+k} are all the target's own writing
+    complete: bool  # False when rows were dropped after their first miss, so that only leading hits count
+
+    def leading(self) -> Int[Tensor, " T"]:
+        """How many drafts in a row each row's chain gets right, at most K."""
+        return (self.hit & self.scored).long().cumprod(0).sum(0)
+
+    def start(self) -> int:
+        """The first row from which an engine would draft: P - 1 for a prompt of P tokens. -1 when there is none."""
+        rows = self.scored[0].nonzero()
+        return int(rows[0]) if len(rows) else -1
+
+
+def scored_rows(loss_mask: Bool[Tensor, " T"], step: int) -> Int[Tensor, " rows"]:
+    """Rows t, ascending, for which the target wrote all of x_{t+1}..x_{t+2+step}: those an engine could draft from, so far."""
+    rows = max(len(loss_mask) - 2 - step, 0)
+    good = torch.ones(rows, dtype=torch.bool)
+    for ahead in range(1, step + 3):
+        good &= loss_mask[ahead : ahead + rows]
+    return good.nonzero()[:, 0]
+
+
+@torch.inference_mode()
+def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = True) -> Hits:
+    """Draft `steps` tokens at every row of the sample together; step k of all rows is one batched forward.
+
+    With `complete` false a row that missed is not drafted further: enough for accept lengths, and cheaper.
+    """
+    g, ids, mask = capture.joined(drafter.recipe), capture.token_ids, capture.loss_mask
+    T = len(ids)
+    hit, scored = torch.zeros(steps, T, dtype=torch.bool), torch.zeros(steps, T, dtype=torch.bool)
+    for step in range(steps):
+        scored[step, scored_rows(mask, step)] = True
+    rows = torch.arange(T - 2)
+    if len(rows) == 0 or not scored.any():
+        return Hits(capture.name, hit, scored, complete)
+    g, ids = g.to(drafter.device, drafter.dtype), ids.to(drafter.device)
+    out = drafter.forward(drafter.fuse(g[rows]), ids[rows + 1], rows.to(drafter.device), Memory())
+    for step in range(steps):
+        keep = scored[step, rows] & (hit[step - 1, rows] | complete if step else True)  # [rows] the rows that go on
+        rows, out = rows[keep], out.rows(keep.to(drafter.device))
+        if len(rows) == 0:
+            break
+        if step:
+            out = drafter.forward(out.feed, ids[rows + 1 + step], rows.to(drafter.device), out.memory, step)
+        hit[step, rows] = (drafter.predict(out.normed) == ids[rows + 2 + step]).cpu()
+    return Hits(capture.name, hit, scored, complete)
+
+
+@torch.inference_mode()
+def draft_slowly(drafter: Drafter, g: Float[Tensor, "S joined"], ids: Int[Tensor, " S1"], steps: int) -> list[int]:
+    """One round, as plainly as it can be said: draft after tokens `ids` [S + 1], of which the target has seen the first S.
+
+    Each step runs one ordinary causal pass over everything so far, nothing kept: the target's states first, then the
+    drafter's own. `chain_hits` and `speculative_decode` must agree with it.
+    """
+    S = len(g)
+    hidden, tokens = drafter.fuse(g), ids[1:]  # [S, H], [S]
+    drafts = []
+    for _ in range(steps):
+        rows = torch.arange(len(tokens))
+        out = drafter.forward(hidden, tokens, rows, Memory())
+        drafts.append(int(drafter.predict(out.normed[-1:])))
+        hidden = torch.cat([hidden, out.feed[-1:]])  # the state made up joins the true ones
+        tokens = torch.cat([tokens, torch.tensor(drafts[-1:])])
+    assert len(hidden) == S + steps
+    return drafts

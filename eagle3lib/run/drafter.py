@@ -1,0 +1,221 @@
+"""The manual forward of an EAGLE-3 drafter, read from top to bottom.
+
+Rows. `x_t` is the token at position t and `g_t` the target's streams joined there. Row t is the pair
+(g_t, embedding of x_{t+1}) and predicts x_{t+2}: the drafter is always one token ahead of the state it is given.
+Steps. Step 0 takes `g_t` through `fc`; step k takes the drafter's own state of step k-1, with the embedding of the next
+token. Row t sees the step-0 keys of rows 0..t (made from the target's states) and its own row's keys of steps 1..k.
+Sources: EAGLE-3 (arXiv 2503.01840); SafeAILab/EAGLE `cnets.py`; speculators `models/eagle3/core.py`; vLLM `llama_eagle3.py`.
+"""
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from ..read.checkpoint import Checkpoint
+from ..read.recipe import Recipe
+
+Pair = tuple[Tensor, Tensor]  # keys and values, each [rows, n_kv_heads, head_dim]
+BLOCK = 2**26  # attention scores held at once, in elements
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the rows of a pass attend to, for each layer."""
+
+    context: tuple[Pair, ...] = ()  # step-0 keys and values of rows 0..S-1, each [S, n_kv_heads, head_dim]
+    own: tuple[tuple[Pair, ...], ...] = ()  # for each later step and layer, each [T, n_kv_heads, head_dim]
+
+    def rows(self, keep: Tensor) -> "Memory":
+        """The same context, with the own keys of some rows only."""
+        return Memory(self.context, tuple(tuple((k[keep], v[keep]) for k, v in step) for step in self.own))
+
+    def fresh(self) -> "Memory":
+        """Own keys forgotten: what an engine does after each verification."""
+        return Memory(self.context)
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one pass returns."""
+
+    normed: Tensor  # [T, H] what the head sees
+    feed: Tensor  # [T, H] the state that the next step takes
+    memory: Memory
+
+    def rows(self, keep: Tensor) -> "Step":
+        """The same for some rows only; the context they attend to stays whole."""
+        return Step(self.normed[keep], self.feed[keep], self.memory.rows(keep))
+
+
+def rms_norm(x: Float[Tensor, "*rows C"], weight: Float[Tensor, " C"], eps: float) -> Float[Tensor, "*rows C"]:
+    """`x / sqrt(mean(x^2) + eps) * weight` over the last axis, the root in float32 (arXiv 1910.07467)."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def rotate(
+    x: Float[Tensor, "T heads D"], cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"]
+) -> Float[Tensor, "T heads D"]:
+    """Rotary positions on the first 2 * half channels; channel i turns with channel i + half (half-split, as in Llama)."""
+    T, heads, D = x.shape
+    half = cos.shape[-1]
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    cos, sin = cos[:, None], sin[:, None]  # [T, 1, half]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)
+
+
+def attend(q: Float[Tensor, "T heads D"], rows: Int[Tensor, " T"], context: Pair, own: list[Pair]) -> Float[Tensor, "T heads D"]:
+    """Softmax attention of row t over context rows 0..rows[t] and over row t's own later keys. Heads share keys in groups."""
+    T, heads, D = q.shape
+    keys, values = context
+    S, n_kv, _ = keys.shape
+    q = q.view(T, n_kv, heads // n_kv, D) * D**-0.5  # [T, n_kv, group, D]
+    seen = torch.arange(S, device=q.device)
+    blocks = []
+    for part in torch.arange(T, device=q.device).split(max(1, BLOCK // (S * heads))):
+        scores = torch.einsum("tngd,snd->tngs", q[part], keys)  # [part, n_kv, group, S]
+        hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, S] context rows still to come
+        scores = scores.masked_fill(hidden, float("-inf"))
+        mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
+        weights = torch.cat([scores, *mine], dim=-1).float().softmax(-1).to(q.dtype)  # [part, n_kv, group, S + len(own)]
+        mixed = torch.einsum("tngs,snd->tngd", weights[..., :S], values)  # [part, n_kv, group, D]
+        for j, (_, v) in enumerate(own):
+            mixed = mixed + weights[..., S + j, None] * v[part][:, :, None]
+        blocks.append(mixed)
+    return torch.cat(blocks).reshape(T, heads, D)
+
+
+class Drafter:
+    """A checkpoint's forward, by hand. `weights` are the checkpoint's tensors under its own names, in `dtype` on `device`.
+
+    `recipe` replaces the checkpoint's own: with another `streams`, another rope, another flag.
+    Exactness (the same argmax as the reference, the same accepted drafts as live decoding) is meant for float32.
+    """
+
+    def __init__(self, ckpt: Checkpoint, recipe: Recipe | None = None, device: str = "cpu", dtype: torch.dtype = torch.float32):
+        self.recipe = recipe or ckpt.recipe
+        self.device, self.dtype = torch.device(device), dtype
+        self.weights = {name: tensor.to(self.device, dtype) for name, tensor in ckpt.weights()}
+        self.head = ckpt.head().to(self.device, dtype)  # [Vd, H]
+        self.embedding = ckpt.embedding
+        self.target_ids = ckpt.target_ids.to(self.device)  # [Vd] the target's id of each draft id
+        self.inv_freq = torch.tensor(self.recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
+
+    def with_recipe(self, recipe: Recipe) -> "Drafter":
+        """The same weights, not copied, under another recipe."""
+        other = copy.copy(self)
+        other.recipe = recipe
+        other.inv_freq = torch.tensor(recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
+        return other
+
+    def fuse(self, g: Float[Tensor, "T joined"], trace: dict | None = None) -> Float[Tensor, "T H"]:
+        """The target's joined streams to the drafter's width: the optional norms of the streams, then `fc`. Step 0 only."""
+        T, joined = g.shape
+        r = self.recipe
+        if r.norm_before_fc:
+            g = self._norm("input_norm.weight", g, trace)
+        if r.fc_norm:
+            chunks = g.view(T, r.n_streams, joined // r.n_streams).unbind(1)  # n_streams of [T, Ht]
+            g = torch.cat([self._norm(f"fc_norm.{i}.weight", c, trace) for i, c in enumerate(chunks)], dim=-1)
+        return _note(trace, "fc", self._linear("fc", g))  # [T, joined] x [joined, H] -> [T, H]
+
+    def forward(
+        self,
+        hidden: Float[Tensor, "T H"],
+        ids: Int[Tensor, " T"],
+        rows: Int[Tensor, " T"],
+        memory: Memory,
+        step: int = 0,
+        trace: dict | None = None,
+    ) -> Step:
+        """One pass over T rows: row `rows[t]` takes state `hidden[t]` and the embedding of token `ids[t]`.
+
+        At step 0 `hidden` is `fuse(g)`, the rows are the ones that follow those in `memory.context`, and their keys are
+        added to it. At a later step `hidden` is the `feed` of the step before, and each row's key goes to its own.
+        `trace`, a dict, receives every intermediate tensor by name.
+        """
+        T, H = hidden.shape
+        embedded = _note(trace, "embedding", self.embed(ids))  # [T, H]
+        position = (rows + step)[:, None] * self.inv_freq  # [T, half] angles
+        gain = self.recipe.rope.gain
+        turn = ((position.cos() * gain).to(self.dtype), (position.sin() * gain).to(self.dtype))  # [T, half] each
+        context, own = [], []
+        for i in range(self.recipe.n_layers):
+            past = memory.context[i] if memory.context else None
+            mine = [of_step[i] for of_step in memory.own]
+            hidden, past, mine = self._layer(i, hidden, embedded, rows, turn, past, mine, step, trace)
+            context.append(past)
+            own.append(mine)
+        normed = self._norm("norm.weight", hidden, trace)  # [T, H]
+        feed = normed if self.recipe.norm_output else hidden
+        memory = Memory(tuple(context), tuple(zip(*own, strict=True)))
+        return Step(normed, _note(trace, "feed", feed), memory)
+
+    def _layer(self, i, hidden, embedded, rows, turn, past, own, step, trace):
+        """Decoder layer i. Layer 0 is the fused one: its q, k, v read [normed embedding, normed state], 2H wide."""
+        T, H = hidden.shape
+        name = f"layers.{i}."
+        if i == 0:
+            left = self._norm(name + "input_layernorm.weight", embedded, trace)
+            right = self._norm(name + "hidden_norm.weight", hidden, trace)
+            x = _note(trace, name + "fused", torch.cat([left, right], dim=-1))  # [T, 2H]
+            residual = right if self.recipe.norm_before_residual else hidden
+        else:
+            x, residual = self._norm(name + "input_layernorm.weight", hidden, trace), hidden  # [T, H]
+        mixed, past, own = self._attention(name + "self_attn.", x, rows, turn, past, own, step, trace)
+        hidden = _note(trace, name + "after_attention", residual + mixed)  # [T, H]
+        x = self._norm(name + "post_attention_layernorm.weight", hidden, trace)
+        gate, up = self._linear(name + "mlp.gate_proj", x), self._linear(name + "mlp.up_proj", x)  # [T, I] each
+        gated = _note(trace, name + "mlp.gated", functional.silu(gate) * up)  # [T, I]
+        hidden = hidden + self._linear(name + "mlp.down_proj", gated)  # [T, I] x [I, H] -> [T, H]
+        return _note(trace, name + "output", hidden), past, own
+
+    def _attention(self, name, x, rows, turn, past, own, step, trace):
+        """Grouped-query attention with rotary positions. Returns [T, H], the context's keys and this row's own keys."""
+        T = x.shape[0]
+        r = self.recipe
+        q = self._linear(name + "q_proj", x).view(T, r.n_heads, r.head_dim)  # [T, n_heads, D]
+        k = self._linear(name + "k_proj", x).view(T, r.n_kv_heads, r.head_dim)  # [T, n_kv_heads, D]
+        v = self._linear(name + "v_proj", x).view(T, r.n_kv_heads, r.head_dim)  # [T, n_kv_heads, D]
+        if name + "q_norm.weight" in self.weights:  # Qwen3 layers: a norm over each head, before the rotation
+            q = self._norm(name + "q_norm.weight", q, trace)
+            k = self._norm(name + "k_norm.weight", k, trace)
+        q = _note(trace, name + "q", rotate(q, *turn))
+        k = _note(trace, name + "k", rotate(k, *turn))
+        if step == 0:
+            past = (k, v) if past is None else (torch.cat([past[0], k]), torch.cat([past[1], v]))  # [S + T, n_kv_heads, D]
+        else:
+            own = [*own, (k, v)]
+        mixed = attend(q, rows, past, own).reshape(T, r.n_heads * r.head_dim)  # [T, n_heads * D]
+        return _note(trace, name + "o", self._linear(name + "o_proj", mixed)), past, own  # [T, H]
+
+    def logits(self, normed: Float[Tensor, "T H"]) -> Float[Tensor, "T Vd"]:
+        """The head: a score for each draft id."""
+        return normed @ self.head.T  # [T, H] x [H, Vd] -> [T, Vd]
+
+    def predict(self, normed: Float[Tensor, "T H"]) -> Int[Tensor, " T"]:
+        """The most likely next token of each row, as the target's id: `target_ids[argmax(logits)]`."""
+        block = max(1, BLOCK // len(self.head))
+        best = [self.logits(part).argmax(-1) for part in normed.split(block)]
+        return self.target_ids[torch.cat(best)]
+
+    def embed(self, ids: Int[Tensor, " T"]) -> Float[Tensor, "T H"]:
+        """Embedding rows of tokens, read from the checkpoint's table or, where it has none, from its target's."""
+        return self.embedding.rows(ids).to(self.device, self.dtype)
+
+    def _linear(self, name: str, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weights[name + ".weight"], self.weights.get(name + ".bias"))
+
+    def _norm(self, name: str, x: Tensor, trace: dict | None) -> Tensor:
+        return _note(trace, name.removesuffix(".weight"), rms_norm(x, self.weights[name], self.recipe.eps))
+
+
+def _note(trace: dict | None, name: str, tensor: Tensor) -> Tensor:
+    """Keep `tensor` under `name` when somebody traces. Returns it."""
+    if trace is not None:
+        trace[name] = tensor
+    return tensor

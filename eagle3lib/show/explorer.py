@@ -1,0 +1,47 @@
+"""One explorer: pick a sample, a stream and a position; see the row among its neighbours, its token and its largest channels."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+from IPython.display import display
+from ipywidgets import Dropdown, HBox, IntSlider, Output, VBox
+
+from ..measure.norms import row_norms
+from ..read.capture import Capture
+from . import figures
+
+CHANNELS = 6
+
+
+def largest_channels(capture: Capture, stream, position: int) -> pd.DataFrame:
+    """The channels of one row with the largest absolute value, and their share of the row's squared norm."""
+    row = capture.stream(stream)[position]
+    top = row.abs().topk(min(CHANNELS, len(row))).indices
+    share = row[top] ** 2 / (row**2).sum()
+    return pd.DataFrame({"channel": top.numpy(), "value": row[top].numpy(), "share of the row": share.numpy()})
+
+
+def streams_and_positions(captures: Sequence[Capture], text=None) -> VBox:
+    """The widget. `text(ids) -> list of str` gives each token's text, where a tokenizer is at hand."""
+    samples = Dropdown(options=[(c.name, i) for i, c in enumerate(captures)], description="sample")
+    first = captures[0]
+    stream = Dropdown(options=[(str(n), n) for n in first.streams], description="stream n")
+    position = IntSlider(value=1, min=0, max=len(first.token_ids) - 2, description="position", continuous_update=False)
+    out = Output()
+
+    def draw(change=None) -> None:
+        capture = captures[samples.value]
+        position.max = len(capture.token_ids) - 2
+        at = min(position.value, position.max)
+        token = int(capture.token_ids[at])
+        shown = f"token {token}" + (f" {text([token])[0]!r}" if text else "")
+        with out:
+            out.clear_output(wait=True)
+            table = row_norms([capture], [stream.value])
+            display(figures.one_row(table, at, f"r_{stream.value} of {capture.name}, position {at}: {shown}"))
+            display(largest_channels(capture, stream.value, at))
+
+    for widget in (samples, stream, position):
+        widget.observe(draw, names="value")
+    draw()
+    return VBox([HBox([samples, stream]), position, out])

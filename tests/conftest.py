@@ -1,0 +1,36 @@
+"""Fixtures: the demo (committed drafters and captures, the target in build/target) and small random models."""
+
+from pathlib import Path
+
+import pytest
+import tiny
+import torch
+
+import eagle3lib as e3
+
+ROOT = Path(__file__).parent.parent
+TARGET = ROOT / "build" / "target"
+torch.set_num_threads(2)
+
+
+@pytest.fixture(scope="session")
+def target_folder() -> Path:
+    assert (TARGET / "config.json").exists(), f"{TARGET} is not there: run `make target`"
+    return TARGET
+
+
+@pytest.fixture(scope="session")
+def live_target(target_folder):
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="session")
+def demo_captures() -> e3.Captures:
+    return e3.read_captures(ROOT / "data" / "captures" / "heldout")
+
+
+@pytest.fixture
+def tiny_checkpoint(tmp_path) -> e3.Checkpoint:
+    return e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter"))

@@ -1,0 +1,83 @@
+"""Drafting at every row at once equals drafting one round at a time, as plainly as it can be written."""
+
+import pytest
+import tiny
+import torch
+
+import eagle3lib as e3
+from eagle3lib.measure.acceptance import count, walk
+from eagle3lib.run.chain import draft_slowly, scored_rows
+from eagle3lib.run.drafter import attend
+
+STEPS = 4
+
+
+@pytest.fixture
+def easy(tmp_path):
+    """A drafter and a text that it gets right rather often: the text follows the drafter's own guesses two times in three."""
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter"))
+    drafter, capture = e3.Drafter(ckpt), tiny.capture(T=40, prompt=5)
+    ids, g = capture.token_ids.clone(), capture.joined(ckpt.recipe)
+    for t in range(5, 38):
+        if t % 3:
+            ids[t + 2] = draft_slowly(drafter, g[: t + 1], ids[: t + 2], 1)[0]
+    return drafter, capture.replace(token_ids=ids)
+
+
+@pytest.mark.parametrize("changes", [{}, {"norm_output": True}, {"norm_before_residual": True}])
+def test_fast_equals_slow(easy, changes):
+    drafter, capture = easy
+    drafter = drafter.with_recipe(drafter.recipe.replace(**changes))
+    g, ids = capture.joined(drafter.recipe), capture.token_ids
+    leading = e3.chain_hits(drafter, capture, STEPS).leading()
+    slowly = []
+    for t in scored_rows(capture.loss_mask, 0).tolist():
+        drafts = draft_slowly(drafter, g[: t + 1], ids[: t + 2], STEPS)
+        true = ids[t + 2 : t + 2 + STEPS].tolist()
+        slowly.append(next((k for k, token in enumerate(true) if drafts[k] != token), len(true)))
+    assert slowly == leading[scored_rows(capture.loss_mask, 0)].tolist()
+    assert sum(slowly) > 5  # something was right, or nothing was tested
+
+
+def test_stopping_at_a_miss_changes_no_accept_length(easy):
+    drafter, capture = easy
+    full, short = (e3.chain_hits(drafter, capture, STEPS, complete=c) for c in (True, False))
+    assert torch.equal(full.leading(), short.leading())
+    assert full.hit.sum() > short.hit.sum()  # later hits after a miss are only in the full one
+
+
+def test_walk_starts_rounds_where_an_engine_would(easy):
+    drafter, capture = easy
+    hits = e3.chain_hits(drafter, capture, STEPS)
+    text, rounds = capture.token_ids, []
+    row = 4  # prompt of 5 tokens: the first round starts at row P - 1
+    while row + 2 < len(text):
+        drafts = draft_slowly(drafter, capture.joined(drafter.recipe)[: row + 1], text[: row + 2], 3)
+        left = text[row + 2 : row + 5].tolist()
+        rounds.append(next((k for k, token in enumerate(left) if drafts[k] != token), len(left)))
+        row += rounds[-1] + 1
+    assert hits.start() == 4
+    assert walk(hits.leading().numpy(), hits.start(), len(text) - 2, 3) == rounds
+    assert count(hits, 3).walks[3]["tiny"].tolist() == [rounds.count(a) for a in range(4)]
+
+
+def test_attention_in_blocks_equals_attention_at_once(monkeypatch):
+    g = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(12, heads, 8, generator=g) for heads in (4, 2, 2))
+    rows, own = torch.arange(12), [(torch.randn(12, 2, 8, generator=g), torch.randn(12, 2, 8, generator=g))]
+    whole = attend(q, rows, (k, v), own)
+    monkeypatch.setattr("eagle3lib.run.drafter.BLOCK", 12 * 4 * 5)
+    torch.testing.assert_close(attend(q, rows, (k, v), own), whole)
+
+
+def test_rows_that_can_be_scored():
+    mask = torch.tensor([0, 0, 1, 1, 1, 0, 1], dtype=torch.bool)
+    assert scored_rows(mask, 0).tolist() == [1, 2]  # x_{t+1} and x_{t+2} written by the target
+    assert scored_rows(mask, 1).tolist() == [1]
+    assert scored_rows(mask, 5).tolist() == []
+    assert scored_rows(mask[:2], 0).tolist() == []
+
+
+def test_zero_steps_are_refused():
+    with pytest.raises(e3.InputError, match="0 draft steps"):
+        e3.Chain(0)

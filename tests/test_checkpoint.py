@@ -1,0 +1,331 @@
+"""Checkpoints: every layout that should open does, lazily; every wrong one is refused in one sentence."""
+
+import json
+
+import pytest
+import tiny
+import torch
+from safetensors.torch import save_file
+
+import eagle3lib as e3
+from eagle3lib.read.config import streams_of
+
+
+def one_sentence(error) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    assert len(text) < 400
+    return text
+
+
+def test_specforge_layout(tiny_checkpoint):
+    r = tiny_checkpoint.recipe
+    assert (r.hidden_size, r.n_heads, r.n_kv_heads, r.head_dim, r.draft_vocab_size) == (
+        tiny.H,
+        tiny.HEADS,
+        tiny.KV,
+        tiny.D,
+        tiny.VD,
+    )
+    assert r.streams == (2, 3, 4)
+    assert "layers.0.hidden_norm.weight" in tiny_checkpoint
+    assert torch.equal(tiny_checkpoint.target_ids, tiny_checkpoint.tensor("t2d").nonzero()[:, 0])
+    assert set(r.sources) == set(r.__dataclass_fields__) - {"sources"}  # each field says where it came from
+
+
+def renamed(change) -> dict:
+    return {change(name): tensor for name, tensor in tiny.drafter_tensors().items()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda n: n.replace("midlayer.", "layers.0."),
+        lambda n: n.replace("midlayer.", "midlayer.0."),
+        lambda n: "draft_model." + n,
+        lambda n: n if n in ("lm_head.weight", "d2t", "t2d") else "model." + n,
+        lambda n: "module._orig_mod." + n,
+    ],
+)
+def test_other_spellings_are_the_same_drafter(tmp_path, tiny_checkpoint, change):
+    other = e3.open_checkpoint(tiny.write_drafter(tmp_path / "other", renamed(change)))
+    assert set(other.names) == set(tiny_checkpoint.names)
+    assert torch.equal(other.tensor("fc.weight"), tiny_checkpoint.tensor("fc.weight"))
+
+
+def test_pytorch_bin_and_shards(tmp_path, tiny_checkpoint):
+    tensors = tiny.drafter_tensors()
+    folder = tiny.write_drafter(tmp_path / "bin")
+    (folder / "model.safetensors").unlink()
+    torch.save(tensors, folder / "pytorch_model.bin")
+    (folder / "optimizer.pt").write_bytes(b"not a weight file, and never read")
+    sharded = tiny.write_drafter(tmp_path / "sharded")
+    (sharded / "model.safetensors").unlink()
+    names = sorted(tensors)
+    parts = {"model-1.safetensors": names[:7], "model-2.safetensors": names[7:]}
+    for file, some in parts.items():
+        save_file({n: tensors[n] for n in some}, sharded / file)
+    index = {"weight_map": {n: file for file, some in parts.items() for n in some}}
+    (sharded / "model.safetensors.index.json").write_text(json.dumps(index))
+    for path in (folder, sharded):
+        ckpt = e3.open_checkpoint(path)
+        for name in tiny_checkpoint.names:
+            assert torch.equal(ckpt.tensor(name), tiny_checkpoint.tensor(name))
+    (sharded / "model-2.safetensors").unlink()
+    with pytest.raises(e3.InputError) as error:
+        e3.open_checkpoint(sharded)
+    assert "model-2.safetensors is not in" in one_sentence(error)
+
+
+def test_embedding_and_head_come_from_a_sharded_target(tmp_path):
+    target = tiny.write_target(tmp_path / "target", shard="20KB")
+    assert (target / "model.safetensors.index.json").exists()
+    tensors = tiny.drafter_tensors()
+    del tensors["embed_tokens.weight"], tensors["lm_head.weight"]
+    drafter = tiny.write_drafter(tmp_path / "drafter", tensors)
+    ckpt = e3.open_checkpoint(drafter, target=target)
+    table = _embedding(target)
+    ids = torch.tensor([5, 90, 5, 0])
+    assert torch.equal(ckpt.embedding.rows(ids), table[ids])
+    assert torch.equal(ckpt.head(), table[ckpt.target_ids])
+    alone = e3.open_checkpoint(drafter)
+    with pytest.raises(e3.InputError, match="has no embed_tokens.weight"):
+        _ = alone.embedding
+    with pytest.raises(e3.InputError, match="has no lm_head.weight"):
+        alone.head()
+
+
+def _embedding(target) -> torch.Tensor:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(target).get_input_embeddings().weight.detach()
+
+
+def test_only_rows_are_read(tmp_path, monkeypatch):
+    target = tiny.write_target(tmp_path / "target")
+    tensors = tiny.drafter_tensors()
+    del tensors["embed_tokens.weight"]
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors), target=target)
+    monkeypatch.setattr("eagle3lib.read.tensors.TensorFiles.__getitem__", lambda *_: pytest.fail("a whole tensor was read"))
+    assert ckpt.embedding.rows(torch.tensor([3, 4])).shape == (2, tiny.H)
+
+
+def test_default_streams_need_the_target(tmp_path):
+    drafter = tiny.write_drafter(tmp_path / "drafter", eagle_config=None)
+    assert e3.open_checkpoint(drafter).recipe.streams is None
+    ckpt = e3.open_checkpoint(drafter, target=tiny.write_target(tmp_path / "target"))
+    assert ckpt.recipe.streams == (2, 3, 3)
+    assert "default for 6 layers" in ckpt.recipe.sources["streams"]
+
+
+@pytest.mark.parametrize(
+    ("ids", "streams"),
+    [
+        ([2, 30, 58], (2, 30, 58)),
+        ([1, 29, 57], (2, 30, 58)),
+        ([-1, 2, 30], (0, 3, 31)),
+        ([0, 2, 15], (0, 2, 15)),
+        ([24, 30, 36], (24, 30, 36)),
+    ],
+)
+def test_two_dialects_of_layer_ids(ids, streams):
+    assert streams_of(ids)[0] == streams
+
+
+# --- what is refused, and how it is said ------------------------------------------------------------------------------
+
+
+def test_missing_folder(tmp_path):
+    with pytest.raises(e3.InputError) as error:
+        e3.open_checkpoint(tmp_path / "no" / "such")
+    assert f"{tmp_path} exists" in one_sentence(error)
+
+
+def test_a_file_in_place_of_its_folder(tmp_path):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    with pytest.raises(e3.InputError, match="is a file, expected the folder"):
+        e3.open_checkpoint(folder / "model.safetensors")
+
+
+def test_empty_folder(tmp_path):
+    with pytest.raises(e3.InputError, match="no model.safetensors .* the folder holds nothing"):
+        e3.open_checkpoint(tmp_path)
+
+
+def test_no_config(tmp_path):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    (folder / "config.json").unlink()
+    with pytest.raises(e3.InputError, match="config.json: no such file"):
+        e3.open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]", ""])
+def test_config_that_is_no_object(tmp_path, text):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    (folder / "config.json").write_text(text)
+    with pytest.raises(e3.InputError, match="config.json"):
+        e3.open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.99])
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_truncated(tmp_path, share, name):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    if name.endswith(".bin"):
+        (folder / "model.safetensors").unlink()
+        torch.save(tiny.drafter_tensors(), folder / name)
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: int(len(data) * share)])
+    with pytest.raises(e3.InputError, match="cannot be read as tensors"):
+        e3.open_checkpoint(folder)
+
+
+def test_a_pickle_that_is_no_dict_of_tensors(tmp_path):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    (folder / "model.safetensors").unlink()
+    torch.save({"state": {"a": 1}}, folder / "pytorch_model.bin")
+    with pytest.raises(e3.InputError, match="expected a dict of tensors"):
+        e3.open_checkpoint(folder)
+
+
+class Evil:
+    def __reduce__(self):
+        return (pytest.fail, ("code in the file was run",))
+
+
+def test_no_code_in_a_file_is_run(tmp_path):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    (folder / "model.safetensors").unlink()
+    torch.save({"a": Evil()}, folder / "pytorch_model.bin")
+    with pytest.raises(e3.InputError, match="cannot be read as tensors"):
+        e3.open_checkpoint(folder)
+
+
+def test_fused_projection_of_the_wrong_width(tmp_path):
+    for part in "kv":
+        tensors = tiny.drafter_tensors()
+        name = f"midlayer.self_attn.{part}_proj.weight"
+        tensors[name] = tensors[name][:, : tiny.H].contiguous()
+        with pytest.raises(e3.InputError) as error:
+            e3.open_checkpoint(tiny.write_drafter(tmp_path / part, tensors))
+        text = one_sentence(error)
+        assert f"layers.0.self_attn.{part}_proj.weight is [{tiny.KV * tiny.D}, {tiny.H}]" in text
+        assert f"expected [{tiny.KV * tiny.D}, {2 * tiny.H}]" in text
+        assert "2H" in text
+
+
+def test_plain_first_layer(tmp_path):
+    tensors = tiny.drafter_tensors()
+    tensors["midlayer.self_attn.q_proj.weight"] = tensors["midlayer.self_attn.q_proj.weight"][:, : tiny.H].contiguous()
+    with pytest.raises(e3.InputError, match=f"q_proj.weight takes {tiny.H} channels, expected 2H = {2 * tiny.H}"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+
+
+@pytest.mark.parametrize("name", ["norm.weight", "midlayer.hidden_norm.weight", "midlayer.mlp.up_proj.weight"])
+def test_a_missing_tensor(tmp_path, name):
+    tensors = tiny.drafter_tensors()
+    del tensors[name]
+    with pytest.raises(e3.InputError, match=f"tensor {name.replace('midlayer', 'layers.0')} is missing"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+
+
+@pytest.mark.parametrize(("flag", "name"), [("norm_before_fc", "input_norm.weight"), ("fc_norm", "fc_norm.0.weight")])
+def test_a_flag_without_its_tensor(tmp_path, flag, name):
+    with pytest.raises(e3.InputError, match=rf"tensor {name} is missing \({flag} is true\)"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", **{flag: True}))
+
+
+def test_a_tensor_that_nothing_uses(tmp_path):
+    tensors = tiny.drafter_tensors() | {"midlayer.self_attn.g_proj.weight": torch.zeros(3, 3)}
+    with pytest.raises(e3.InputError, match="g_proj.weight is none that this library's forward uses"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+
+
+def test_a_rotary_table_is_ignored_with_its_reason(tmp_path):
+    tensors = tiny.drafter_tensors() | {"midlayer.self_attn.rotary_emb.inv_freq": torch.ones(4)}
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+    assert ckpt.ignored == {"midlayer.self_attn.rotary_emb.inv_freq": "the rotary table; it is made from config.json"}
+    assert "layers.0.self_attn.rotary_emb.inv_freq" not in dict(ckpt.weights())
+
+
+@pytest.mark.parametrize(("flag", "name"), [("norm_before_fc", "input_norm.weight"), ("fc_norm", "fc_norm.0.weight")])
+def test_a_norm_tensor_without_its_flag(tmp_path, flag, name):
+    """The tensor was trained; a forward that skips it in silence is another model."""
+    tensors = tiny.drafter_tensors() | {name: torch.ones(3 * tiny.H if flag == "norm_before_fc" else tiny.H)}
+    with pytest.raises(e3.InputError, match=f"{flag}"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+
+
+def test_a_smaller_vocabulary_without_a_map(tmp_path):
+    tensors = tiny.drafter_tensors()
+    del tensors["d2t"]
+    assert torch.equal(  # derived from t2d
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "t2d", tensors)).target_ids, tensors["t2d"].nonzero()[:, 0]
+    )
+    del tensors["t2d"]
+    with pytest.raises(e3.InputError, match="neither d2t nor t2d"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "none", tensors))
+
+
+def test_an_absolute_map_is_not_taken_for_offsets(tmp_path):
+    tensors = tiny.drafter_tensors()
+    tensors["d2t"] = tensors["d2t"] + torch.arange(tiny.VD)
+    with pytest.raises(e3.InputError, match="d2t"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+
+
+def test_two_maps_that_disagree(tmp_path):
+    tensors = tiny.drafter_tensors()
+    tensors["t2d"] = tensors["t2d"].roll(1)
+    with pytest.raises(e3.InputError, match="d2t and t2d disagree"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+
+
+def test_a_target_in_place_of_a_drafter(tmp_path):
+    with pytest.raises(e3.InputError, match="whole model of 6 layers"):
+        e3.open_checkpoint(tiny.write_target(tmp_path / "target"))
+
+
+def test_a_drafter_in_place_of_its_target(tmp_path):
+    tensors = tiny.drafter_tensors()
+    del tensors["embed_tokens.weight"]
+    drafter = tiny.write_drafter(tmp_path / "drafter", tensors)
+    with pytest.raises(e3.InputError, match="give the folder of the target's own weights"):
+        e3.open_checkpoint(drafter, target=drafter)
+
+
+def test_another_targets_width(tmp_path):
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(hidden_size=16, intermediate_size=16, num_attention_heads=2, num_hidden_layers=1, vocab_size=tiny.V)
+    LlamaForCausalLM(config).save_pretrained(tmp_path / "target")
+    with pytest.raises(e3.InputError, match="16 wide, but fc.weight .* takes 3 of 32"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter"), target=tmp_path / "target")
+
+
+def test_folder_names_with_spaces_and_accents(tmp_path):
+    folder = tiny.write_drafter(tmp_path / "mein Entwürfler 草稿")
+    assert e3.open_checkpoint(folder).recipe.streams == (2, 3, 4)
+
+
+def test_recipe_fields_by_hand(tiny_checkpoint):
+    r = tiny_checkpoint.recipe.replace(streams=[0, 2, 3])
+    assert r.streams == (0, 2, 3)
+    assert r.sources["streams"] == "set by hand"
+    with pytest.raises(e3.InputError, match="stream: no such Recipe field; there are .*streams"):
+        tiny_checkpoint.recipe.replace(stream=(1, 2, 3))
+    with pytest.raises(e3.InputError, match="has 2 entries, expected 3"):
+        tiny_checkpoint.recipe.replace(streams=(1, 2))
+
+
+def test_rope_equals_transformers():
+    from transformers import LlamaConfig
+    from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+    scaling = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 8192}  # fmt: skip
+    config = LlamaConfig(head_dim=128, hidden_size=4096, rope_parameters=scaling, max_position_embeddings=131072)
+    theirs, gain = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
+    ours = e3.Rope.plain(500000.0, 128).llama3(8.0, 1.0, 4.0, 8192)
+    torch.testing.assert_close(torch.tensor(ours.inv_freq), theirs, rtol=1e-6, atol=0)
+    assert ours.gain == gain == 1.0

@@ -1,0 +1,73 @@
+"""The probe names the streams that a drafter was trained on, with a margin, or says that it cannot."""
+
+import pytest
+import tiny
+import torch
+
+import eagle3lib as e3
+from eagle3lib.judge.probe import config_line
+from eagle3lib.run.chain import draft_slowly
+
+
+def written_for(drafter: e3.Drafter, samples: int, follow: float = 0.5) -> list[e3.Capture]:
+    """Captures whose text follows the drafter's own guesses half of the time: for this drafter and these streams only."""
+    made = []
+    for seed in range(samples):
+        capture = tiny.capture(T=30, prompt=5, seed=seed, name=f"s{seed}")
+        ids, g = capture.token_ids.clone(), capture.joined(drafter.recipe)
+        coin = torch.rand(30, generator=torch.Generator().manual_seed(seed))
+        for t in range(4, 28):
+            if coin[t] < follow:
+                ids[t + 2] = draft_slowly(drafter, g[: t + 1], ids[: t + 2], 1)[0]
+        made.append(capture.replace(token_ids=ids))
+    return made
+
+
+def test_right_streams(tiny_checkpoint):
+    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint), 6))
+    assert found.streams == (2, 3, 4)
+    assert len(found.table) == 24  # 4 * 3 * 2 ordered choices of three among four
+    assert found.findings[0].level == "ok"
+
+
+def test_other_streams(tiny_checkpoint):
+    trained = tiny_checkpoint.recipe.replace(streams=(3, 0, 2))
+    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint, trained), 6))
+    finding = found.findings[0]
+    assert found.streams == (3, 0, 2)
+    assert finding.level == "fault"
+    assert finding.what == "trained on streams r_3, r_0, r_2, but configured for streams r_2, r_3, r_4"
+    assert "[3, 0, 2]" in finding.change
+    assert finding.evidence["p"] < 0.01
+
+
+def test_chance_accuses_nobody(tiny_checkpoint):
+    """Text that has nothing to do with any stream: whatever is best must not be called a fault."""
+    for seed in range(8):
+        captures = [tiny.capture(T=30, prompt=5, seed=100 * seed + i, name=f"s{i}") for i in range(6)]
+        assert e3.probe(tiny_checkpoint, captures).findings[0].level != "fault"
+
+
+def test_what_was_not_recorded_cannot_be_judged(tiny_checkpoint):
+    captures = [c.replace(streams={n: c.streams[n] for n in (0, 2, 3)}) for c in written_for(e3.Drafter(tiny_checkpoint), 3)]
+    finding = e3.probe(tiny_checkpoint, captures).findings[0]
+    assert finding.level == "open"
+    assert "not all recorded" in finding.what
+
+
+def test_too_little_is_said(tiny_checkpoint):
+    with pytest.raises(e3.InputError, match="1 sample"):
+        e3.probe(tiny_checkpoint, [tiny.capture()])
+    few = [tiny.capture(streams=(2, 3), name=n) for n in "ab"]
+    with pytest.raises(e3.InputError, match="2 labelled streams"):
+        e3.probe(tiny_checkpoint, few)
+
+
+def test_the_line_that_mends_is_read_back_as_meant(tmp_path):
+    import json
+
+    for streams in ((0, 2, 3), (2, 3, 4), (3, 0, 2)):
+        line = json.loads("{" + config_line(streams) + "}")
+        folder = tiny.write_drafter(tmp_path / "-".join(map(str, streams)), eagle_config=line)
+        assert e3.open_checkpoint(folder).recipe.streams == streams
+    assert "not sayable" in config_line((1, 2, 3))
