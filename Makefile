@@ -46,9 +46,15 @@ notebooks: env target have-notebooks ## re-execute the committed notebooks in pl
 	done
 	@$(PY) -m nbstripout --keep-output notebooks/*.ipynb
 
-truth: env target ## hold the library against live decoding and the reference: a long run
-	@echo "truth: tests/truth/run.py, a long run"
-	@$(PY) tests/truth/run.py
+truth: env target build/speculators/.ready ## both truths at length, against speculators and live decoding: half an hour
+	@echo "truth: logits of speculators' own model on the committed captures, a minute"
+	@mkdir -p build/truth
+	@for drafter in "healthy 2 15 27" "embedding_fed 0 2 15"; do set -- $$drafter; \
+		build/speculators/bin/python tests/truth/live_demo.py --drafter data/drafters/$$1 --target build/target \
+			--samples data/captures/heldout/*.safetensors --streams $$2 $$3 $$4 --out build/truth/$$1.safetensors || exit 1; \
+	done
+	@echo "truth: the forward against them, and the walk against live decoding, half an hour on two cores"
+	@PYTHONPATH=tests $(PY) tests/truth/run.py --reference build/truth
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"
@@ -77,6 +83,14 @@ ifdef TORCH_INDEX
 	@$(PY) -m pip install -q --no-deps -c constraints.txt $(INDEX) torch
 endif
 	@PYTHONWARNINGS=ignore $(PY) -m pip install -q -c constraints.txt -e '.[target,dev]'
+	@touch $@
+
+build/speculators/.ready: tests/truth/README.md
+	@echo "speculators: the reference's own environment in build/speculators, some minutes"
+	@$(PYTHON) -m venv build/speculators
+	@build/speculators/bin/python -m pip install -q speculators==0.9.0 transformers==5.19.0
+	@build/speculators/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
+	@build/speculators/bin/python -m pip install -q $(INDEX) torch==2.13.0
 	@touch $@
 
 build/target/config.json: | build/env/.ready

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from conftest import ROOT
 from safetensors.torch import load_file
+from teacher import distance, teacher_forced
 
 import eagle3lib as e3
 
@@ -19,17 +21,24 @@ def test_all_cases_are_there():
 @pytest.mark.parametrize("folder", VECTORS, ids=lambda folder: folder.name)
 def test_logits_equal_speculators(folder):
     drafter = e3.Drafter(e3.open_checkpoint(folder))
-    reference = load_file(folder / "reference.safetensors")
-    ids, g, valid = reference["ids"], reference["g"], reference["valid"]
-    rows = torch.arange(len(ids) - 1)
-    out = drafter.forward(drafter.fuse(g[rows]), ids[rows + 1], rows, e3.Memory())
-    for step in range(len(valid)):
-        keep = valid[step, rows]
-        rows, out = rows[keep], out.rows(keep)
-        if step:
-            out = drafter.forward(out.feed, ids[rows + 1 + step], rows, out.memory, step)
-        torch.testing.assert_close(drafter.logits(out.normed), reference["logits"][step, rows], atol=TOLERANCE, rtol=0)
-        torch.testing.assert_close(out.feed, reference["hidden"][step, rows], atol=TOLERANCE, rtol=0)
+    stored = load_file(folder / "reference.safetensors")
+    for step, rows, out in teacher_forced(drafter, stored["g"], stored["ids"], len(stored["valid"])):
+        assert torch.equal(rows, stored["valid"][step].nonzero()[:, 0])
+        torch.testing.assert_close(drafter.logits(out.normed), stored["logits"][step, rows], atol=TOLERANCE, rtol=0)
+        torch.testing.assert_close(out.feed, stored["hidden"][step, rows], atol=TOLERANCE, rtol=0)
+
+
+@pytest.mark.parametrize(("name", "streams"), [("healthy", (2, 15, 27)), ("embedding_fed", (0, 2, 15))])
+def test_demo_drafters_equal_speculators(name, streams, target_folder, demo_captures):
+    """The last rows of one committed capture, by `truth/live_demo.py`; all rows of all captures in `make truth`."""
+    stored = load_file(Path(__file__).parent / "truth" / "demo" / f"{name}.safetensors")
+    stored = {key.removesuffix(".0"): tensor for key, tensor in stored.items()}
+    ckpt = e3.open_checkpoint(ROOT / "data" / "drafters" / name, target=target_folder)
+    drafter, capture = e3.Drafter(ckpt, ckpt.recipe.replace(streams=streams)), demo_captures[0]
+    worst, other, held = distance(drafter, capture.joined(drafter.recipe), capture.token_ids, stored)
+    assert held > 30
+    assert worst < 10 * TOLERANCE  # logits here reach 30, and states some thousands
+    assert other == 0
 
 
 @pytest.mark.parametrize("flag", ["norm_before_residual", "norm_output"])
@@ -39,11 +48,8 @@ def test_a_wrong_flag_is_seen(flag):
     ckpt = e3.open_checkpoint(folder)
     reference = load_file(folder / "reference.safetensors")
     drafter = e3.Drafter(ckpt, ckpt.recipe.replace(**{flag: True}))
-    ids, g = reference["ids"], reference["g"]
-    rows = torch.arange(len(ids) - 2)
-    out = drafter.forward(drafter.fuse(g[rows]), ids[rows + 1], rows, e3.Memory())
-    out = drafter.forward(out.feed, ids[rows + 2], rows, out.memory, 1)
-    assert (drafter.logits(out.normed) - reference["logits"][1, rows]).abs().max() > 100 * TOLERANCE
+    found = {step: drafter.logits(out.normed) for step, _, out in teacher_forced(drafter, reference["g"], reference["ids"], 2)}
+    assert (found[1] - reference["logits"][1, : len(found[1])]).abs().max() > 100 * TOLERANCE
 
 
 def test_trace_names_every_intermediate(tiny_checkpoint):

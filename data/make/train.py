@@ -15,6 +15,7 @@ written as SpecForge writes one, into data/drafters/NAME; `--early` writes it pa
 import argparse
 import json
 import math
+import re
 import time
 from pathlib import Path
 
@@ -29,7 +30,10 @@ from eagle3lib.run.chain import scored_rows
 
 DRAFT_VOCAB = 4096
 STEP_WEIGHT = 0.8
-BATCH = 6
+BATCH = 6  # samples a step of the optimizer
+STEPS = 4  # unrolled, after a first part of the run with two
+SHORT = 0.4  # share of the run with two steps
+KEEP = 1500  # samples between two scores and states kept
 WARM = 0.04  # share of the run in which the learning rate rises
 INTERMEDIATE = 1536
 
@@ -104,7 +108,9 @@ def save(folder: Path, weights: dict[str, torch.Tensor], vocab: torch.Tensor, id
         "bos_token_id": 1, "eos_token_id": 2, "torch_dtype": "bfloat16",
         "eagle_config": {"use_aux_hidden_state": True, "eagle_aux_hidden_state_layer_ids": ids},
     }  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+    text = json.dumps(config, indent=2)
+    on_one_line = re.sub(r"\[[\s\d,]+\]", lambda ids: json.dumps(json.loads(ids[0])), text)  # lists of ids, as people write them
+    (folder / "config.json").write_text(on_one_line + "\n")
 
 
 def scale_of(samples: list[dict], streams: list[int], embedding) -> torch.Tensor:
@@ -151,13 +157,74 @@ def evaluate(drafter, samples, streams, scale, steps: int = 5) -> list[float]:
     return (tally[:, 0] / tally[:, 1]).tolist()
 
 
+class Run:
+    """A training run: the drafter under training, and what is needed to go on with it."""
+
+    def __init__(self, work: Path, streams: list[int], samples: list[dict], target_folder: Path, rate: float):
+        self.state_file, self.streams, self.seen = work / "state.pt", streams, 0
+        target = e3.open_target(target_folder)
+        state = torch.load(self.state_file, weights_only=True) if self.state_file.exists() else None
+        if state is None:
+            self.vocab = frequent(samples, DRAFT_VOCAB, 49152)
+            self.scale = scale_of(samples, streams, target.embedding())
+            save(work / "first", first_weights(target, streams, self.vocab, self.scale), self.vocab, streams)
+        else:
+            self.vocab, self.scale, self.seen = state["vocab"], state["scale"], state["seen"]
+        self.drafter = e3.Drafter(e3.open_checkpoint(work / "first", target=target_folder))
+        self.drafter.embedding.rows(torch.arange(49152))  # once, for all samples
+        if state is not None:
+            self.drafter.weights.update(state["weights"])
+        self.trained = [w.requires_grad_() for w in self.drafter.weights.values()]
+        self.optimizer = torch.optim.AdamW(self.trained, lr=rate, betas=(0.9, 0.95), weight_decay=0.01)
+        if state is not None:
+            self.optimizer.load_state_dict(state["optimizer"])
+
+    def keep(self) -> None:
+        """Write the state to go on from."""
+        state = {"weights": self.drafter.weights, "optimizer": self.optimizer.state_dict(), "seen": self.seen}
+        partial = self.state_file.with_suffix(".partial")
+        torch.save(state | {"vocab": self.vocab, "scale": self.scale}, partial)
+        partial.rename(self.state_file)
+
+    def export(self, folder: Path, ids: list[int], head: bool = True) -> None:
+        """Write the drafter as it is now; the streams' scale goes into `fc`."""
+        named = {name.replace("layers.0.", "midlayer."): w for name, w in self.drafter.weights.items()}
+        weights = {**named, "fc.weight": named["fc.weight"] / self.scale, "lm_head.weight": self.drafter.head}
+        save(folder, weights, self.vocab, ids, head)
+
+    def update(self, batch: list[dict], rate: float, steps: int, tally: torch.Tensor) -> None:
+        """One step of the optimizer on a batch of samples."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        for sample in batch:
+            (loss_of(self.drafter, sample, self.streams, self.scale, steps, tally) / len(batch)).backward()
+        torch.nn.utils.clip_grad_norm_(self.trained, 0.5)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.seen += len(batch)
+
+
+def rate_at(done: float, peak: float) -> float:
+    """Learning rate after a share `done` of the run: a short rise, then a cosine to 3 % of `peak`."""
+    return max(1e-6, min(done / WARM, 1.0) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done))) * peak)
+
+
+def in_order(samples: list[dict], first: int, count: int) -> list[dict]:
+    """Samples number `first` and on of an endless series of shuffled epochs."""
+    picked = []
+    for i in range(first, first + count):
+        epoch, place = divmod(i, len(samples))
+        order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(epoch))
+        picked.append(samples[order[place]])
+    return picked
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--name", required=True)
     parser.add_argument("--streams", type=int, nargs=3, required=True)
     parser.add_argument("--config-streams", type=int, nargs=3, help="what config.json says, when it is to be wrong")
     parser.add_argument("--samples", type=int, required=True, help="how many samples to see in all")
-    parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--rate", type=float, default=8e-4)
     parser.add_argument("--early", type=float, nargs="*", default=[], help="shares of the run at which to keep a copy")
     parser.add_argument("--answers", type=Path, default=Path("build/answers"))
@@ -167,66 +234,28 @@ def main() -> None:
     args = parser.parse_args()
     samples = [s for s in load_answers(args.answers / "train") if s["loss_mask"].sum() > 8]
     held = {name: load_answers(args.answers / name)[::2] for name in ("heldout", "other")}
-    target = e3.open_target(args.target)
-    work = args.work / args.name
+    work, ids = args.work / args.name, args.config_streams or args.streams
     work.mkdir(parents=True, exist_ok=True)
-    if (work / "state.pt").exists():
-        state = torch.load(work / "state.pt", weights_only=True)
-        vocab, scale = state["vocab"], state["scale"]
-    else:
-        vocab = frequent(samples, DRAFT_VOCAB, 49152)
-        scale = scale_of(samples, args.streams, target.embedding())
-        save(work / "first", first_weights(target, args.streams, vocab, scale), vocab, args.streams)
-        state = None
-    drafter = e3.Drafter(e3.open_checkpoint(work / "first", target=args.target))
-    target.embedding().rows(torch.arange(49152))
-    drafter.embedding = target.embedding()
-    if state:
-        drafter.weights.update(state["weights"])
-    trained = [w.requires_grad_() for w in drafter.weights.values()]
-    optimizer = torch.optim.AdamW(trained, lr=args.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    seen = 0
-    if state:
-        optimizer.load_state_dict(state["optimizer"])
-        seen = state["seen"]
-    scores, tally, started = [], torch.zeros(args.steps, 2), time.time()
-    ids = args.config_streams or args.streams
-
-    def folded() -> dict[str, torch.Tensor]:
-        named = {name.replace("layers.0.", "midlayer."): w for name, w in drafter.weights.items()}
-        return {**named, "fc.weight": named["fc.weight"] / scale, "lm_head.weight": drafter.head}
-
-    bar = tqdm(total=args.samples, initial=seen, desc=args.name, unit="sample")
-    while seen < args.samples:
-        done = seen / args.samples
-        rate = min(done / WARM, 1.0) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * done))) * args.rate
-        for group in optimizer.param_groups:
-            group["lr"] = max(rate, 1e-6)
-        steps = 2 if done < 0.4 else args.steps
-        for i in range(seen, seen + BATCH):
-            epoch, place = divmod(i, len(samples))
-            order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(epoch))
-            (loss_of(drafter, samples[order[place]], args.streams, scale, steps, tally) / BATCH).backward()
-        torch.nn.utils.clip_grad_norm_(trained, 0.5)
-        optimizer.step()
-        optimizer.zero_grad()
-        before, seen = seen, seen + BATCH
+    run = Run(work, args.streams, samples, args.target, args.rate)
+    tally, started = torch.zeros(STEPS, 2), time.time()
+    bar = tqdm(total=args.samples, initial=run.seen, desc=args.name, unit="sample")
+    while run.seen < args.samples:
+        before, done = run.seen, run.seen / args.samples
+        batch = in_order(samples, before, BATCH)
+        run.update(batch, rate_at(done, args.rate), 2 if done < SHORT else STEPS, tally)
         bar.update(BATCH)
         for number, share in enumerate(args.early, start=1):
-            if before < share * args.samples <= seen:
-                save(args.out / f"{args.name}_early{number}", folded(), vocab, ids, head=False)
-        if before // 1500 != seen // 1500 or seen >= args.samples:
-            held_now = {name: evaluate(drafter, some, args.streams, scale) for name, some in held.items()}
-            scores.append({"seen": seen, "training": (tally[:, 0] / tally[:, 1]).tolist(), **held_now})
+            if before < share * args.samples <= run.seen:
+                run.export(args.out / f"{args.name}_early{number}", ids, head=False)
+        if before // KEEP != run.seen // KEEP or run.seen >= args.samples:
+            scores = {"training": (tally[:, 0] / tally[:, 1]).tolist()}
+            scores |= {name: evaluate(run.drafter, some, args.streams, run.scale) for name, some in held.items()}
             tally.zero_()
-            line = {k: [round(x, 3) for x in v] for k, v in scores[-1].items() if k != "seen"}
-            bar.write(f"{seen} samples, {time.time() - started:.0f} s: {line}")
-            state = {"weights": drafter.weights, "optimizer": optimizer.state_dict(), "seen": seen}
-            state |= {"vocab": vocab, "scale": scale}
-            torch.save(state, work / "state.partial")
-            (work / "state.partial").rename(work / "state.pt")
-    save(args.out / args.name, folded(), vocab, ids)
-    print(f"{args.out / args.name}: {json.dumps(scores[-1] if scores else {})}")
+            line = {name: [round(x, 3) for x in values] for name, values in scores.items()}
+            bar.write(f"{run.seen} samples, {time.time() - started:.0f} s: {json.dumps(line)}")
+            run.keep()
+    run.export(args.out / args.name, ids)
+    print(f"{args.out / args.name}: written after {run.seen} samples")
 
 
 if __name__ == "__main__":

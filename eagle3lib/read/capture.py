@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from .errors import InputError
@@ -24,8 +24,8 @@ class Capture:
 
     name: str
     token_ids: Int[Tensor, " T"]
-    loss_mask: Bool[Tensor, " T"]  # true where the target wrote the token
-    streams: Mapping[Label, Tensor]
+    loss_mask: Tensor  # [T] bool, true where the target wrote the token
+    streams: Mapping  # label -> Tensor [R, Ht], read at each access where the capture lies on disk
     last: Tensor | None = None
     last_kind: str = "none"
     known: Mapping[Label, str] = field(default_factory=dict)  # how each label is known

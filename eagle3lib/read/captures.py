@@ -22,8 +22,8 @@ FORMAT = "eagle3lib captures, version 1"
 SIDECAR = "captures.json"
 
 
-class Streams(Mapping[Label, Tensor]):
-    """The streams of one file, each read when it is asked for."""
+class Streams(Mapping):
+    """The streams of one file by label, each read when it is asked for."""
 
     def __init__(self, files: TensorFiles):
         self.files = files
@@ -31,6 +31,9 @@ class Streams(Mapping[Label, Tensor]):
 
     def __getitem__(self, label: Label) -> Tensor:
         return self.files[self.names[label]]
+
+    def __contains__(self, label: object) -> bool:
+        return label in self.names  # a Mapping's own way would read the stream
 
     def __iter__(self) -> Iterator[Label]:
         return iter(sorted(self.names))

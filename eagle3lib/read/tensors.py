@@ -28,8 +28,9 @@ class Header:
     dtype: torch.dtype
 
 
-class TensorFiles(Mapping[str, Tensor]):
-    """Every tensor of one or more weight files, by the name it has there. Indexing reads that tensor, on the CPU.
+class TensorFiles(Mapping):
+    """Every tensor of one or more weight files, by the name it has there: a mapping from str to Tensor. Indexing reads that
+    tensor, on the CPU.
 
     Raises InputError when a file is truncated, is not what its name says, or repeats another file's tensor.
     """
@@ -47,6 +48,9 @@ class TensorFiles(Mapping[str, Tensor]):
     def __getitem__(self, name: str) -> Tensor:
         handle = self._open[self.headers[name].file]
         return handle[name] if isinstance(handle, dict) else handle.get_tensor(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.headers  # a Mapping's own way would read the tensor
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.headers)

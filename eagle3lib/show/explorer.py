@@ -13,6 +13,13 @@ from . import figures
 CHANNELS = 6
 
 
+class Explorer(VBox):
+    """A VBox that says, where no kernel runs, what it would be."""
+
+    def __repr__(self) -> str:
+        return "An explorer: open this notebook in JupyterLab and run it to move through samples, streams and positions."
+
+
 def largest_channels(capture: Capture, stream, position: int) -> pd.DataFrame:
     """The channels of one row with the largest absolute value, and their share of the row's squared norm."""
     row = capture.stream(stream)[position]
@@ -21,7 +28,7 @@ def largest_channels(capture: Capture, stream, position: int) -> pd.DataFrame:
     return pd.DataFrame({"channel": top.numpy(), "value": row[top].numpy(), "share of the row": share.numpy()})
 
 
-def streams_and_positions(captures: Sequence[Capture], text=None) -> VBox:
+def streams_and_positions(captures: Sequence[Capture], text=None) -> Explorer:
     """The widget. `text(ids) -> list of str` gives each token's text, where a tokenizer is at hand."""
     samples = Dropdown(options=[(c.name, i) for i, c in enumerate(captures)], description="sample")
     first = captures[0]
@@ -44,4 +51,4 @@ def streams_and_positions(captures: Sequence[Capture], text=None) -> VBox:
     for widget in (samples, stream, position):
         widget.observe(draw, names="value")
     draw()
-    return VBox([HBox([samples, stream]), position, out])
+    return Explorer([HBox([samples, stream]), position, out])

@@ -1,6 +1,7 @@
 """Figures: each function takes numbers and returns a matplotlib Figure; none computes, none shows."""
 
 from collections.abc import Mapping
+from io import BytesIO
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -8,19 +9,29 @@ from matplotlib.ticker import MaxNLocator
 
 from ..measure.acceptance import Acceptance
 
+DPI = 110
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")  # Okabe and Ito: told apart by all
+
+
+class Picture(Figure):
+    """A Figure that notebooks show without pyplot and its global state."""
+
+    def _repr_png_(self) -> bytes:
+        png = BytesIO()
+        self.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+        return png.getvalue()
 
 
 def _label(stream) -> str:
     return f"r_{stream}" if isinstance(stream, int) else str(stream)
 
 
-def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Figure:
+def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Picture:
     """Row norms of each slot of `fc`, a panel for each set of streams (name -> streams in slot order).
 
     `table` is `row_norms`. Boxes: quartiles; whiskers: 5 % to 95 %; the median is written out. Position 0 is left out.
     """
-    figure = Figure(figsize=(3.6 * len(sets), 3.6), layout="constrained")
+    figure = Picture(figsize=(3.6 * len(sets), 3.6), layout="constrained")
     panels = figure.subplots(1, len(sets), sharey=True, squeeze=False)[0]
     streams = sorted({s for chosen in sets.values() for s in chosen}, key=str)
     colour = {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(streams)}
@@ -41,9 +52,9 @@ def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Figure:
     return figure
 
 
-def accept_length(curves: Mapping[str, Acceptance]) -> Figure:
+def accept_length(curves: Mapping[str, Acceptance]) -> Picture:
     """Accept length (walk) against draft steps K, with 95 % intervals over samples; a line for each name."""
-    figure = Figure(figsize=(6.4, 3.6), layout="constrained")
+    figure = Picture(figsize=(6.4, 3.6), layout="constrained")
     axes = figure.subplots()
     for i, (name, found) in enumerate(curves.items()):
         table = found.table()
@@ -65,9 +76,9 @@ def accept_length(curves: Mapping[str, Acceptance]) -> Figure:
     return figure
 
 
-def one_row(values: pd.DataFrame, position: int, title: str) -> Figure:
+def one_row(values: pd.DataFrame, position: int, title: str) -> Picture:
     """Norms of one stream along one sample, with one row marked. Columns position, norm, answer."""
-    figure = Figure(figsize=(6.4, 2.4), layout="constrained")
+    figure = Picture(figsize=(6.4, 2.4), layout="constrained")
     axes = figure.subplots()
     axes.plot(values.position, values.norm, color=COLOURS[0], linewidth=1)
     written = values[values.answer]

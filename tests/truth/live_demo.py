@@ -5,7 +5,8 @@ lm_head [Vd, H], d2t [Vd] offsets, t2d [V] bool; the embedding is taken from the
 Sample file: token_ids [T] and stream.{n} [T, Ht] for each n given with --streams, in fc's order.
 Everything is widened to float32 first. Alignment and valid rows: see make_vectors.py.
 
-Out file, for the i-th sample: logits.{i} [steps, T - 1, Vd] float32 and valid.{i} [steps, T - 1] bool.
+Out file, for the i-th sample: rows.{i} [R] int64 (all T - 1, or the last ones with --last), logits.{i} [steps, R, Vd]
+float32 and valid.{i} [steps, R] bool.
 """
 
 import argparse
@@ -87,6 +88,7 @@ def parse():
     parser.add_argument("--samples", type=Path, nargs="+", required=True)
     parser.add_argument("--streams", type=int, nargs="+", required=True)
     parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--last", type=int, help="store only so many rows, the last of each sample")
     parser.add_argument("--out", type=Path, required=True)
     return parser.parse_args()
 
@@ -99,8 +101,11 @@ def main():
     out = {}
     for i, path in enumerate(args.samples):
         ids, g = load_sample(path, args.streams)
-        out[f"logits.{i}"], _ = record(model, ids, g, args.steps)
-        out[f"valid.{i}"] = valid_rows(len(ids), args.steps)
+        logits, _ = record(model, ids, g, args.steps)
+        rows = torch.arange(len(ids) - 1)[-args.last if args.last else 0 :]
+        out[f"rows.{i}"] = rows
+        out[f"logits.{i}"] = logits[:, rows].contiguous()
+        out[f"valid.{i}"] = valid_rows(len(ids), args.steps)[:, rows].contiguous()
         print(f"{path.name}: logits {tuple(out[f'logits.{i}'].shape)} std {out[f'logits.{i}'].std():.2f}")
     about = {"speculators": version("speculators"), "torch": torch.__version__,
              "transformers": version("transformers"), "samples": [path.name for path in args.samples]}
