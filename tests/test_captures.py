@@ -126,6 +126,21 @@ def test_values_that_half_precision_cannot_hold(tmp_path):
         e3.write_captures(tmp_path / "captures", [big], target="tiny", n_layers=6)
 
 
+@pytest.mark.parametrize(
+    "sample", [{}, "s0", {"name": "s0"}, {"name": "s0", "file": "../drafter/model.safetensors"}, {"file": 3}]
+)
+def test_a_list_of_samples_that_cannot_be(folder, sample):
+    sidecar = json.loads((folder / "captures.json").read_text())
+    (folder / "captures.json").write_text(json.dumps({**sidecar, "samples": [sample]}))
+    with pytest.raises(e3.InputError, match="expected a name, and a file of this very folder"):
+        e3.read_captures(folder)
+
+
+def test_a_batch_is_no_sample():
+    with pytest.raises(e3.InputError, match=r"token_ids is \[1, 20\], expected \[T\]"):
+        tiny.capture().replace(token_ids=torch.zeros(1, 20, dtype=torch.int64))
+
+
 def test_another_format(folder):
     sidecar = json.loads((folder / "captures.json").read_text())
     (folder / "captures.json").write_text(json.dumps({**sidecar, "format": "other"}))

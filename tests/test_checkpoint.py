@@ -308,6 +308,51 @@ def test_folder_names_with_spaces_and_accents(tmp_path):
     assert e3.open_checkpoint(folder).recipe.streams == (2, 3, 4)
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_attention_heads", 0), ("num_attention_heads", "4"), ("num_attention_heads", None),
+        ("head_dim", -8), ("head_dim", 16), ("vocab_size", None), ("target_hidden_size", 7),
+        ("rms_norm_eps", "small"), ("hidden_act", "gelu"), ("rope_theta", float("nan")),
+        ("rope_scaling", {"rope_type": "llama3", "factor": 8}), ("rope_scaling", {"type": "yarn", "factor": 8}),
+        ("rope_scaling", "linear"),
+        ("eagle_config", {"eagle_aux_hidden_state_layer_ids": "2,3,4"}),
+        ("eagle_config", {"eagle_aux_hidden_state_layer_ids": [2, 3]}),
+    ],
+)  # fmt: skip
+def test_a_config_field_that_cannot_be(tmp_path, field, value):
+    with pytest.raises(e3.InputError) as error:
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", **{field: value}))
+    one_sentence(error)
+
+
+def test_quantised_weights_are_refused(tmp_path):
+    for dtype in (torch.int8, torch.float8_e4m3fn):
+        tensors = tiny.drafter_tensors()
+        tensors["midlayer.mlp.up_proj.weight"] = tensors["midlayer.mlp.up_proj.weight"].to(dtype)
+        with pytest.raises(e3.InputError, match="mlp.up_proj.weight is torch.*quantised"):
+            e3.open_checkpoint(tiny.write_drafter(tmp_path / str(dtype), tensors))
+
+
+@pytest.mark.parametrize(
+    "name", ["fc.weight", "midlayer.self_attn.q_proj.weight", "midlayer.self_attn.k_proj.weight", "norm.weight"]
+)
+def test_a_flattened_tensor(tmp_path, name):
+    tensors = tiny.drafter_tensors()
+    tensors[name] = torch.cat([tensors[name].flatten(), torch.zeros(3)])
+    with pytest.raises(e3.InputError) as error:
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
+    one_sentence(error)
+
+
+def test_tokens_of_another_target(tiny_checkpoint):
+    capture = tiny.capture()
+    with pytest.raises(e3.InputError, match="has 96 rows, but token 5000 was asked for"):
+        e3.chain_hits(
+            e3.Drafter(tiny_checkpoint), capture.replace(token_ids=capture.token_ids + 5000 - capture.token_ids.max()), 1
+        )
+
+
 def test_recipe_fields_by_hand(tiny_checkpoint):
     r = tiny_checkpoint.recipe.replace(streams=[0, 2, 3])
     assert r.streams == (0, 2, 3)

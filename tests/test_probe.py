@@ -32,11 +32,11 @@ def test_right_streams(tiny_checkpoint):
 
 def test_other_streams(tiny_checkpoint):
     trained = tiny_checkpoint.recipe.replace(streams=(3, 0, 2))
-    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint, trained), 6))
+    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint, trained), 10))
     finding = found.findings[0]
     assert found.streams == (3, 0, 2)
     assert finding.level == "fault"
-    assert finding.what == "trained on streams r_3, r_0, r_2, but configured for streams r_2, r_3, r_4"
+    assert finding.what.startswith("trained on streams r_3, r_0, r_2, but configured for streams r_2, r_3, r_4")
     assert "[3, 0, 2]" in finding.change
     assert finding.evidence["p"] < 0.01
 

@@ -5,8 +5,8 @@
 
 The forward is this project's own `Drafter`. Loss at step k: cross entropy to the target's distribution on the draft
 vocabulary, weighted 0.8^k (EAGLE-3's weights, SafeAILab/EAGLE `traineagle3/cnets.py`), mean over the rows whose predicted
-token the target wrote. The head is the target's rows, frozen. AdamW, cosine. Channels of the joined streams are divided by
-their rms while training, which is folded into `fc` when saving: the streams' scales differ by a factor of ten.
+token the target wrote. The head is the target's rows, frozen. AdamW, cosine. Channels of the joined streams are brought
+to one scale while training, which is folded into `fc` when saving: the streams' own scales differ by a factor of ten and more.
 
 State is kept in build/training/NAME and the run goes on from there when it is started again. The finished drafter is
 written as SpecForge writes one, into data/drafters/NAME; `--early` writes it part-way too.
@@ -74,7 +74,7 @@ def first_weights(target, streams: list[int], vocab: torch.Tensor, scale: torch.
         weights[f"midlayer.{name}.weight"] = last[f"{name}.weight"]
     weights["midlayer.hidden_norm.weight"] = last["input_layernorm.weight"]
     weights["midlayer.input_layernorm.weight"] = torch.ones(H)
-    weights["fc.weight"] = 0.02 * torch.randn(H, H * len(streams), generator=generator)
+    weights["fc.weight"] = 0.002 * torch.randn(H, H * len(streams), generator=generator)
     weights["fc.weight"][:, -H:] += torch.diag(scale[-H:])
     weights["norm.weight"] = target.norm().float()
     weights["lm_head.weight"] = target.head_rows(vocab).float()
@@ -114,9 +114,14 @@ def save(folder: Path, weights: dict[str, torch.Tensor], vocab: torch.Tensor, id
 
 
 def scale_of(samples: list[dict], streams: list[int], embedding) -> torch.Tensor:
-    """Rms of each joined channel over answer rows of some samples, [n*Ht]."""
+    """What each joined channel is divided by: its rms over answer rows of some samples, over that of the last stream. [n*Ht].
+
+    All channels then have one scale, and the stream that `fc` passes on at first does so with weights near one: with larger
+    ones, the optimizer's steps would hardly move `fc`.
+    """
     rows = [joined(s, streams, embedding)[s["loss_mask"][:-1]] for s in samples[:: max(1, len(samples) // 200)]]
-    return torch.cat(rows).pow(2).mean(0).sqrt().clamp(min=1e-3)
+    rms = torch.cat(rows).pow(2).mean(0).sqrt().clamp(min=1e-3)
+    return rms / rms[-rms.numel() // len(streams) :].median()
 
 
 def unroll(drafter: e3.Drafter, g: torch.Tensor, ids: torch.Tensor, mask: torch.Tensor, steps: int):

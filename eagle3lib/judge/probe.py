@@ -50,8 +50,8 @@ def name_of(streams: tuple[int, ...] | None) -> str:
 class Probe:
     """Hypotheses ranked by step-1 accuracy on the same rows, and what follows."""
 
-    table: pd.DataFrame  # hypothesis, accuracy, low, high, difference to "as configured", p (corrected)
-    streams: tuple[int, ...]  # of the best hypothesis
+    table: pd.DataFrame  # by hypothesis: accuracy, low, high, p configured, p best
+    streams: tuple[int, ...]  # what it was trained on: as configured, unless others beat that by more than noise
     configured: tuple[int, ...] | None
     findings: Findings
 
@@ -82,54 +82,60 @@ def probe(ckpt: Checkpoint, captures: Sequence[Capture], device: str = "cpu") ->
         scores[name] = tried.streams, gather(chain_hits(drafter, capture, steps=1) for capture in some)
     table = rank(scores, recipe.streams)
     best = scores[table.index[0]][0]
-    return Probe(table, best, recipe.streams, Findings([judge(table, best, recipe.streams, labels, len(some))]))
+    finding = judge(table, best, recipe.streams, labels, len(some))
+    settled = best if finding.level == "fault" or name_of(recipe.streams) not in table.index else recipe.streams
+    return Probe(table, settled, recipe.streams, Findings([finding]))
 
 
 def rank(scores: dict[str, tuple[tuple[int, ...], Accuracy]], configured: tuple[int, ...] | None) -> pd.DataFrame:
-    """Best first. `p` is the corrected p-value of the difference to "as configured"; nan where that was not recorded."""
-    against = scores.get(name_of(configured), (None, None))[1]
+    """Best first. `p configured` and `p best`: corrected p-values of the difference to the configured choice and to the best;
+    nan for itself, and where the configured streams were not recorded.
+    """
+    found = {name: accuracy for name, (_, accuracy) in scores.items()}
+    ranked = sorted(found, key=lambda name: -found[name].marginal(1))
     rows = []
-    for name, (_, found) in scores.items():
-        low, high = found.interval(1)
-        row = {"hypothesis": name, "accuracy": found.marginal(1), "low": low, "high": high, "difference": np.nan, "p": np.nan}
-        if against is not None and found is not against:
-            row["difference"] = found.marginal(1) - against.marginal(1)
-            shares = [a.right[:, 0] / a.rows[:, 0].clip(min=1) for a in (found, against)]
-            same = np.array_equal(*shares)
-            row["p"] = 1.0 if same else min(1.0, float(ttest_rel(*shares).pvalue) * len(scores))
-        rows.append(row)
-    return pd.DataFrame(rows).set_index("hypothesis").sort_values("accuracy", ascending=False, kind="stable")
+    for name in ranked:
+        low, high = found[name].interval(1)
+        against = {"p configured": found.get(name_of(configured)), "p best": found[ranked[0]]}
+        p = {column: p_value(found[name], other, len(found)) for column, other in against.items()}
+        rows.append({"hypothesis": name, "accuracy": found[name].marginal(1), "low": low, "high": high, **p})
+    return pd.DataFrame(rows).set_index("hypothesis")
+
+
+def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
+    """Paired t-test over samples of step-1 accuracies, times `tried` (Bonferroni), at most 1."""
+    if b is None or a is b:
+        return float("nan")
+    shares = [x.right[:, 0] / x.rows[:, 0].clip(min=1) for x in (a, b)]
+    return 1.0 if np.array_equal(*shares) else min(1.0, float(ttest_rel(*shares).pvalue) * tried)
 
 
 def judge(
-    table: pd.DataFrame, best: tuple[int, ...], configured: tuple[int, ...] | None, labels: list[int], samples: int
+    table: pd.DataFrame, best_streams: tuple[int, ...], configured: tuple[int, ...] | None, labels: list[int], samples: int
 ) -> Finding:
-    """One finding: trained on other streams, on those configured, or no telling."""
-    top, name, unrecorded = table.iloc[0], name_of(configured), "streams that were not recorded cannot be judged"
-    evidence = {"step-1 accuracy " + table.index[0]: float(top.accuracy), "hypotheses": len(table), "samples": samples}
+    """One finding: trained on other streams (`best_streams`, the table's first), on those configured, or no telling."""
+    name, best = name_of(configured), table.index[0]
+    recorded = f"only {', '.join(f'r_{n}' for n in labels)} were recorded; others cannot be judged"
+    evidence = {f"step-1 accuracy, {best}": float(table.accuracy[best]), "hypotheses": len(table), "samples": samples}
     if name not in table.index:
-        what = f"the configured {name} are not all recorded; of those that are, {table.index[0]} fit best"
+        what = f"the configured {name} are not all recorded; of those that are, {best} fit best"
         return Finding("open", "config", what, evidence, settle=f"captures with {name}")
-    evidence[f"as configured, {name}"] = float(table.loc[name].accuracy)
-    if best == configured:
-        next_p = float(table.p.iloc[1])
-        evidence["p against the next best"] = next_p
-        sure = next_p < ALPHA
-        what = (
-            f"trained on the {name} that it is configured for"
-            if sure
-            else f"no recorded streams fit better than the configured {name}"
-        )
-        return Finding("ok" if sure else "open", "config", what, evidence, settle="" if sure else "more samples")
-    evidence["p"] = float(top.p)
-    if top.p >= ALPHA:
-        what = f"{table.index[0]} fit a little better than the configured {name}, within noise"
-        return Finding("open", "config", what, evidence, settle=f"more samples than {samples}; {unrecorded}")
-    return Finding(
-        "fault", "config", f"trained on {table.index[0]}, but configured for {name}", evidence,
-        cost=f"step-1 accuracy {table.loc[name].accuracy:.3f} in place of {top.accuracy:.3f}", change=config_line(best),
-        settle=f"only r_{', r_'.join(map(str, labels))} were recorded; {unrecorded}",
-    )  # fmt: skip
+    mine = float(table.accuracy[name])
+    evidence[f"as configured, {name}"] = mine
+    if table["p configured"][best] < ALPHA:
+        alike = table.index[table["p best"] >= ALPHA]
+        what = f"trained on {best}, but configured for {name}"
+        if len(alike):
+            what += f"; noise does not tell {len(alike)} other choices from the first, as {alike[0]}"
+        evidence["p"] = float(table["p configured"][best])
+        cost = f"step-1 accuracy {mine:.3f} in place of {table.accuracy[best]:.3f}"
+        return Finding("fault", "config", what, evidence, cost=cost, change=config_line(best_streams), settle=recorded)
+    alike = table.index[table["p configured"] >= ALPHA]
+    if len(alike) == 0:
+        return Finding("ok", "config", f"trained on the {name} that it is configured for", evidence, settle=recorded)
+    what = f"no recorded streams beat the configured {name} by more than noise"
+    what += f", which does not tell {len(alike)} other choices from them, as {alike[0]}"
+    return Finding("note", "config", what, evidence, settle=f"more samples than {samples}; {recorded}")
 
 
 def config_line(streams: tuple[int, ...]) -> str:

@@ -29,8 +29,9 @@ class Accuracy:
     before: np.ndarray  # right at all steps before, among the rows scored at this one
 
     def marginal(self, step: int) -> float:
-        """Pooled marginal accuracy at `step` (from 1)."""
-        return float(self.right[:, step - 1].sum() / self.rows[:, step - 1].sum())
+        """Pooled marginal accuracy at `step` (from 1); nan where no text is long enough."""
+        rows = self.rows[:, step - 1].sum()
+        return float(self.right[:, step - 1].sum() / rows) if rows else float("nan")
 
     def interval(self, step: int) -> tuple[float, float]:
         """95 % interval of the marginal accuracy at `step` (from 1), by bootstrap over samples."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from .errors import InputError
@@ -23,7 +23,7 @@ class Capture:
     """
 
     name: str
-    token_ids: Int[Tensor, " T"]
+    token_ids: Tensor  # [T] integers
     loss_mask: Tensor  # [T] bool, true where the target wrote the token
     streams: Mapping  # label -> Tensor [R, Ht], read at each access where the capture lies on disk
     last: Tensor | None = None
@@ -32,6 +32,8 @@ class Capture:
     about: Mapping[str, str] = field(default_factory=dict)  # kind, topic: what whoever recorded it wanted to keep
 
     def __post_init__(self):
+        if self.token_ids.ndim != 1:
+            raise InputError(f"{self.name}: token_ids is {list(self.token_ids.shape)}, expected [T]: one sample, not a batch")
         T = len(self.token_ids)
         if self.loss_mask.shape != (T,):
             raise InputError(f"{self.name}: loss_mask is {list(self.loss_mask.shape)}, expected [{T}], one for each of token_ids")

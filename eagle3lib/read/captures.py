@@ -6,6 +6,7 @@ stream is and how that is known, and whether `last` is before or after the final
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from .tensors import TensorFiles, existing_folder, read_json
 
 FORMAT = "eagle3lib captures, version 1"
 SIDECAR = "captures.json"
+STREAM = re.compile(r"stream\.\d+")
 
 
 class Streams(Mapping):
@@ -27,7 +29,7 @@ class Streams(Mapping):
 
     def __init__(self, files: TensorFiles):
         self.files = files
-        self.names = {int(name.removeprefix("stream.")): name for name in files if name.startswith("stream.")}
+        self.names = {int(name.removeprefix("stream.")): name for name in files if STREAM.fullmatch(name)}
 
     def __getitem__(self, label: Label) -> Tensor:
         return self.files[self.names[label]]
@@ -42,8 +44,8 @@ class Streams(Mapping):
         return len(self.names)
 
 
-class Captures(Sequence[Capture]):
-    """A folder of captures; a sample's file is opened when it is asked for, and nothing of it kept."""
+class Captures(Sequence):
+    """A folder of captures, each a Capture; a sample's file is opened when it is asked for, and nothing of it kept."""
 
     def __init__(self, folder: Path, sidecar: dict):
         self.folder, self.sidecar = folder, sidecar
@@ -97,13 +99,16 @@ def read_captures(path: str | Path) -> Captures:
     sidecar = read_json(folder / SIDECAR)
     if sidecar.get("format") != FORMAT:
         raise InputError(f"{folder / SIDECAR}: format is {sidecar.get('format')!r}, expected {FORMAT!r}")
-    if not sidecar.get("samples"):
+    samples = sidecar.get("samples")
+    if not samples or not isinstance(samples, list):
         raise InputError(f"{folder / SIDECAR}: lists no samples: the recording was interrupted; record again")
-    absent = [sample["file"] for sample in sidecar["samples"] if not (folder / sample["file"]).exists()]
+    for sample in samples:
+        if not isinstance(sample, dict) or "name" not in sample or Path(str(sample.get("file", "/"))).name != sample.get("file"):
+            raise InputError(f"{folder / SIDECAR}: a sample is {sample!r}, expected a name, and a file of this very folder")
+    absent = [sample["file"] for sample in samples if not (folder / sample["file"]).exists()]
     if absent:
         raise InputError(
-            f"{folder}: {len(absent)} of {len(sidecar['samples'])} files that {SIDECAR} lists are absent ({absent[0]}, …): "
-            "copy them too"
+            f"{folder}: {len(absent)} of {len(samples)} files that {SIDECAR} lists are absent ({absent[0]}, …): copy them too"
         )
     return Captures(folder, sidecar)
 

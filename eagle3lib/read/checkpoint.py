@@ -13,7 +13,7 @@ from .embedding import EmbeddingRows
 from .errors import InputError
 from .names import canonical, expected, reason_to_ignore
 from .recipe import Recipe
-from .shapes import check_shapes
+from .shapes import check_dtypes, check_shapes
 from .target import Target, open_target
 from .tensors import TensorFiles, existing_folder, read_json, weight_files
 
@@ -108,6 +108,7 @@ def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Check
             "would be another model"
         )
     check_shapes(folder, recipe, shapes)
+    check_dtypes(folder, files, names)
     target_ids = read_map(folder, recipe, files, names)
     ckpt = Checkpoint(folder, config, files, names, ignored, recipe, target_ids, opened)
     if opened is not None:

@@ -21,6 +21,13 @@ ID_PLACES = (
     ("aux_hidden_states_layer_ids",),
 )
 
+# Rope types that are run, and the keys each takes, in the order of Rope's methods. Source: transformers `modeling_rope_utils`.
+SCALINGS = {
+    "default": (),
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
 
@@ -46,13 +53,15 @@ class Fields:
         self.sources[as_field or key] = f"absent from {self.name}: default"
         return default
 
-    def need(self, key: str, as_field: str):
-        """As `get`; raises InputError when the field is nowhere."""
-        found = self.get(key, as_field=as_field)
+    def number(self, key: str, default=None, as_field: str | None = None):
+        """As `get`, for a field that is a number above zero. Raises InputError when it is nowhere, or something else."""
+        found = self.get(key, default, as_field)
         if found is None:
             raise InputError(
                 f"{self.name}: field {key} is absent and no tensor can tell it: add it as the target's config has it"
             )
+        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+            raise InputError(f"{self.name}: field {key} is {found!r}, expected a number above zero")
         return found
 
 
@@ -74,6 +83,8 @@ def read_streams(config: dict, fields: Fields) -> tuple[int, ...] | None:
         for key in place:
             found = (found or {}).get(key)
         if found:
+            if not isinstance(found, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in found):
+                raise InputError(f"{fields.name}: {'.'.join(place)} is {found!r}, expected a list of layer ids")
             streams, how = streams_of(found)
             fields.sources["streams"] = f"{fields.name}: {'.'.join(place)} {found}, {how}"
             return streams
@@ -85,20 +96,21 @@ def read_rope(fields: Fields, head_dim: int) -> Rope:
     """Rotary settings to inverse frequencies. Raises InputError for a scaling that this library does not know."""
     written = fields.get("rope_parameters") or {}
     scaling = fields.get("rope_scaling") or written
-    base = written.get("rope_theta") or fields.get("rope_theta", 10000.0, as_field="rope")
-    fields.sources["rope"] = f"{fields.name}: rope_parameters" if written else fields.sources["rope"]
+    for spelled in (written, scaling):
+        if not isinstance(spelled, dict):
+            raise InputError(f"{fields.name}: rope_scaling or rope_parameters is {spelled!r}, expected an object or null")
+    base = written.get("rope_theta") or fields.number("rope_theta", 10000.0, as_field="rope")
+    if written.get("rope_theta"):
+        fields.sources["rope"] = f"{fields.name}: rope_parameters"
     plain = Rope.plain(float(base), head_dim)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind in ("default", None):
-        return plain
-    if kind == "linear":
-        return plain.linear(scaling["factor"])
-    if kind == "llama3":
-        return plain.llama3(
-            scaling["factor"], scaling["low_freq_factor"], scaling["high_freq_factor"],
-            scaling["original_max_position_embeddings"],
-        )  # fmt: skip
-    raise InputError(f"{fields.name}: rope type {kind!r} is not one this library runs (default, linear, llama3)")
+    if kind not in SCALINGS:
+        raise InputError(f"{fields.name}: rope type {kind!r} is not one this library runs ({', '.join(SCALINGS)})")
+    missing = [key for key in SCALINGS[kind] if not isinstance(scaling.get(key), int | float)]
+    if missing:
+        raise InputError(f"{fields.name}: rope type {kind!r} needs a number under {missing[0]}; it has {scaling}")
+    values = (scaling[key] for key in SCALINGS[kind])
+    return plain if kind == "default" else plain.linear(*values) if kind == "linear" else plain.llama3(*values)
 
 
 def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> Recipe:
@@ -107,6 +119,11 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
     `name` is how the config is called in messages. Raises InputError for a field that is missing or contradicts a shape.
     """
     fields = Fields(config, name)
+    for tensor in ("fc.weight", "layers.0.self_attn.q_proj.weight"):
+        if len(shapes[tensor]) != 2:
+            raise InputError(
+                f"{name}: {tensor} is {list(shapes[tensor])}, expected a matrix: the file is of another kind of model"
+            )
     H, joined = shapes["fc.weight"]
     heads_width, fused = shapes["layers.0.self_attn.q_proj.weight"]
     if fused != 2 * H:
@@ -115,17 +132,22 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
             "reads the embedding and the state side by side; a plain layer (H) is EAGLE-1 or another kind of drafter"
         )
     n_layers = len({key.split(".")[1] for key in shapes if key.startswith("layers.")})
-    n_heads = fields.need("num_attention_heads", "n_heads")
-    head_dim = fields.get("head_dim", H // n_heads)
+    n_heads = fields.number("num_attention_heads", as_field="n_heads")
+    head_dim = fields.number("head_dim", H // n_heads)
     if n_heads * head_dim != heads_width:
         raise InputError(
             f"{name}: {n_heads} heads of {head_dim} are {n_heads * head_dim} channels, but layers.0.self_attn.q_proj.weight has "
             f"{heads_width}: correct num_attention_heads or head_dim"
         )
+    kv_width = shapes.get("layers.0.self_attn.k_proj.weight", (head_dim,))[0]
+    if kv_width < head_dim or kv_width % head_dim:
+        raise InputError(
+            f"{name}: layers.0.self_attn.k_proj.weight has {kv_width} rows, expected a multiple of head_dim {head_dim}"
+        )
     activation = fields.get("hidden_act", "silu")
     if activation != "silu":
         raise InputError(f"{name}: hidden_act is {activation!r}, expected 'silu': this library runs no other gate")
-    target_width = fields.get("target_hidden_size", H, as_field="target_hidden_size")
+    target_width = fields.number("target_hidden_size", H)
     if joined % target_width:
         raise InputError(f"{name}: fc.weight takes {joined} channels, no multiple of target_hidden_size {target_width}")
     if fields.get("use_aux_hidden_state", True) is False:
@@ -136,15 +158,15 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
     values = dict(
         hidden_size=H,
         target_hidden_size=target_width,
-        vocab_size=fields.need("vocab_size", "vocab_size"),
+        vocab_size=fields.number("vocab_size"),
         draft_vocab_size=_draft_vocab(shapes, fields),
         n_layers=n_layers,
         n_heads=n_heads,
-        n_kv_heads=shapes["layers.0.self_attn.k_proj.weight"][0] // head_dim,
+        n_kv_heads=kv_width // head_dim,
         head_dim=head_dim,
         n_streams=joined // target_width,
         streams=streams,
-        eps=fields.get("rms_norm_eps", 1e-6, as_field="eps"),
+        eps=fields.number("rms_norm_eps", 1e-6, as_field="eps"),
         rope=read_rope(fields, head_dim),
         **{flag: bool(fields.get(flag, False)) for flag in FLAGS},
     )
@@ -152,7 +174,6 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
                          ("n_streams", "fc.weight / target_hidden_size")):  # fmt: skip
         fields.sources[derived] = f"shape of {why}"
     known = {key: source for key, source in fields.sources.items() if key in values}
-    assert math.isfinite(values["eps"])
     return Recipe(**values, sources=known)
 
 
@@ -161,4 +182,4 @@ def _draft_vocab(shapes: dict[str, tuple[int, ...]], fields: Fields) -> int:
         if tensor in shapes:
             fields.sources["draft_vocab_size"] = f"shape of {tensor}"
             return shapes[tensor][0]
-    return fields.get("draft_vocab_size", fields.get("vocab_size"))
+    return fields.number("draft_vocab_size", fields.get("vocab_size"))

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from .errors import InputError
 from .tensors import TensorFiles
 
 
@@ -17,8 +18,12 @@ class EmbeddingRows:
         self._kept = torch.empty(0, self.shape[1])
 
     def rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N H"]:
-        """Embedding rows of `ids` [N], float32, on the CPU."""
+        """Embedding rows of `ids` [N], float32, on the CPU. Raises InputError for an id that the table has no row for."""
         ids = ids.cpu().long()
+        if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.shape[0]:
+            raise InputError(
+                f"{self.source} has {self.shape[0]} rows, but token {int(ids.max())} was asked for: tokens of another target"
+            )
         new = ids.unique()
         new = new[self._place[new] < 0]
         if len(new):

@@ -2,10 +2,14 @@
 
 from pathlib import Path
 
+import torch
+
 from .errors import InputError
 from .names import expected
 from .recipe import Recipe
+from .tensors import TensorFiles
 
+WEIGHTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 FLAG_OF = {"input_norm": "norm_before_fc", "fc_norm": "fc_norm"}  # first part of a tensor's name -> the flag that uses it
 
 
@@ -34,6 +38,16 @@ def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]
             raise InputError(
                 f"{folder}: tensor {name} is {list(found)}, expected {list(wanted)} ({letters.replace('W', 'H')}){why or ':'} "
                 "the file is of another model, or was converted wrongly"
+            )
+
+
+def check_dtypes(folder: Path, files: TensorFiles, names: dict[str, str]) -> None:
+    """Raises InputError for weights that are not floating point of 16 bits or more: quantised, with a scale nobody told us."""
+    for name, theirs in names.items():
+        dtype = files.headers[theirs].dtype
+        if name not in ("d2t", "t2d") and dtype not in WEIGHTS:
+            raise InputError(
+                f"{folder}: tensor {name} is {dtype}, expected float16, bfloat16 or float32: quantised weights are not run"
             )
 
 

@@ -17,12 +17,17 @@ def answer(finding: Finding, probe: Probe) -> str:
     """The notebook's answer: cause, cost, change, and how it is known. Markdown."""
     told = probe.findings[0]
     known = f"Found by scoring {len(probe.table)} ordered choices of streams on the same rows: the best reaches " + (
-        f"step-1 accuracy {probe.table.accuracy.iloc[0]:.3f}, the configured one "
-        f"{told.evidence.get('as configured, streams ' + _streams(probe.configured or ()), float('nan')):.3f}."
+        f"step-1 accuracy {probe.table.accuracy.iloc[0]:.3f}, the configured one {_as_configured(probe):.3f}."
     )
     if finding.level == "fault":
         return f"**{_upper(finding.what)}.** {_upper(finding.cost)}. To mend it, {finding.change}. {known}"
     return f"**{_upper(finding.what)}.** {known} {_upper(told.what)}."
+
+
+def _as_configured(probe: Probe) -> float:
+    """Accuracy on the configured streams; nan where they were not recorded."""
+    name = "streams " + _streams(probe.configured or ())
+    return float(probe.table.accuracy.get(name, float("nan")))
 
 
 def _upper(text: str) -> str:
