@@ -8,7 +8,7 @@ BIN := build/env/bin
 PY := $(BIN)/python
 INDEX := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 NBCONVERT := $(PY) -m nbconvert --log-level=ERROR
-EXECUTE := $(NBCONVERT) --execute --to notebook --ExecutePreprocessor.kernel_name=python3 \
+EXECUTE := TQDM_DISABLE=1 $(NBCONVERT) --execute --to notebook --ExecutePreprocessor.kernel_name=python3 \
 	--ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.record_timing=False
 
 export EAGLE3_ROOT := $(CURDIR)
@@ -58,7 +58,7 @@ truth: env target build/speculators/.ready ## both truths at length, against spe
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"
-	@PATH="$(CURDIR)/$(BIN):$$PATH" bash data/make/all.sh
+	@PYTHON=$(PY) bash data/make/all.sh
 
 lint: env ## ruff, and imports that go one way: seconds
 	@echo "lint: ruff and import-linter, seconds"

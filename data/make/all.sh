@@ -4,7 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 python=${PYTHON:-build/env/bin/python}
 $python data/make/target.py
-for split in train heldout other; do $python data/make/answers.py --split $split; done
-$python data/make/train.py --name healthy --streams 2 15 27 --samples 20000 --early 0.1 0.4
-$python data/make/train.py --name embedding_fed --streams 0 2 15 --samples 12000 --config-streams 2 15 27
-$python data/make/captures.py
+$python data/make/answers.py --split train --limit 2400
+$python data/make/answers.py --split heldout --limit 96
+$python data/make/answers.py --split other --limit 96
+$python data/make/train.py --name healthy --streams 2 15 27 --samples 9000 --early 0.166 0.4375
+$python data/make/train.py --name embedding_fed --streams 0 2 15 --samples 7500 --config-streams 2 15 27
+$python data/make/captures.py  # refuses to write over a folder that is there
+$python data/make/score.py
+$python data/make/figure.py

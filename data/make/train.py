@@ -1,7 +1,7 @@
 """Train one of the demo's drafters on the target's answers, as EAGLE-3 trains: unrolled steps, true tokens fed.
 
-    python data/make/train.py --name healthy --streams 2 15 27 --samples 20000
-    python data/make/train.py --name embedding_fed --streams 0 2 15 --samples 14000 --config-streams 2 15 27
+    python data/make/train.py --name healthy --streams 2 15 27 --samples 9000
+    python data/make/train.py --name embedding_fed --streams 0 2 15 --samples 7500 --config-streams 2 15 27
 
 The forward is this project's own `Drafter`. Loss at step k: cross entropy to the target's distribution on the draft
 vocabulary, weighted 0.8^k (EAGLE-3's weights, SafeAILab/EAGLE `traineagle3/cnets.py`), mean over the rows whose predicted
