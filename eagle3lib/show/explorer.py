@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 import pandas as pd
-from IPython.display import display
-from ipywidgets import Dropdown, HBox, IntSlider, Output, VBox
+from ipywidgets import HTML, Dropdown, HBox, Image, IntSlider, VBox
 
 from ..measure.norms import row_norms
 from ..read.capture import Capture
@@ -34,7 +33,7 @@ def streams_and_positions(captures: Sequence[Capture], text=None) -> Explorer:
     first = captures[0]
     stream = Dropdown(options=[(str(n), n) for n in first.streams], description="stream n")
     position = IntSlider(value=1, min=0, max=len(first.token_ids) - 2, description="position", continuous_update=False)
-    out = Output()
+    picture, channels = Image(format="png"), HTML()  # not an Output: nbclient cannot run one without keeping widget state
 
     def draw(change=None) -> None:
         capture = captures[samples.value]
@@ -42,13 +41,12 @@ def streams_and_positions(captures: Sequence[Capture], text=None) -> Explorer:
         at = min(position.value, position.max)
         token = int(capture.token_ids[at])
         shown = f"token {token}" + (f" {text([token])[0]!r}" if text else "")
-        with out:
-            out.clear_output(wait=True)
-            table = row_norms([capture], [stream.value])
-            display(figures.one_row(table, at, f"r_{stream.value} of {capture.name}, position {at}: {shown}"))
-            display(largest_channels(capture, stream.value, at))
+        table = row_norms([capture], [stream.value])
+        title = f"r_{stream.value} of {capture.name}, position {at}: {shown}"
+        picture.value = figures.one_row(table, at, title)._repr_png_()
+        channels.value = largest_channels(capture, stream.value, at).round(3).to_html(index=False)
 
     for widget in (samples, stream, position):
         widget.observe(draw, names="value")
     draw()
-    return Explorer([HBox([samples, stream]), position, out])
+    return Explorer([HBox([samples, stream]), position, picture, channels])
