@@ -29,7 +29,7 @@ class Memory:
     context: tuple[Pair, ...] = ()  # step-0 keys and values of rows 0..S-1, each [S, n_kv_heads, head_dim]
     own: tuple[tuple[Pair, ...], ...] = ()  # for each later step and layer, each [T, n_kv_heads, head_dim]
 
-    def rows(self, keep: Tensor) -> "Memory":
+    def rows(self, keep: Tensor | slice) -> "Memory":
         """The same context, with the own keys of some rows only."""
         return Memory(self.context, tuple(tuple((k[keep], v[keep]) for k, v in step) for step in self.own))
 
@@ -46,7 +46,7 @@ class Step:
     feed: Tensor  # [T, H] the state that the next step takes
     memory: Memory
 
-    def rows(self, keep: Tensor) -> "Step":
+    def rows(self, keep: Tensor | slice) -> "Step":
         """The same for some rows only; the context they attend to stays whole."""
         return Step(self.normed[keep], self.feed[keep], self.memory.rows(keep))
 

@@ -54,13 +54,18 @@ def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Picture:
 
 def accept_length(curves: Mapping[str, Acceptance]) -> Picture:
     """Accept length (walk) against draft steps K, with 95 % intervals over samples; a line for each name."""
-    figure = Picture(figsize=(6.4, 3.6), layout="constrained")
+    figure = Picture(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.subplots()
     for i, (name, found) in enumerate(curves.items()):
         table = found.table()
         middle = table["accept length"]
         axes.plot(
-            table.index, middle, "o-", color=COLOURS[i % len(COLOURS)], markersize=4, label=f"{name}: {middle.iloc[-1]:.2f}"
+            table.index,
+            middle,
+            "o-",
+            color=COLOURS[i % len(COLOURS)],
+            markersize=4,
+            label=f"{name}: {middle.iloc[-1]:.2f} at K = {table.index[-1]}",
         )
         axes.fill_between(table.index, table.low, table.high, color=COLOURS[i % len(COLOURS)], alpha=0.15, linewidth=0)
     axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
@@ -72,7 +77,7 @@ def accept_length(curves: Mapping[str, Acceptance]) -> Picture:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=0.9)
     axes.grid(alpha=0.25)
-    axes.legend(fontsize=9, loc="upper left", title="at the largest K", title_fontsize=8)
+    figure.legend(fontsize=9, loc="outside lower center", frameon=False)
     return figure
 
 

@@ -50,6 +50,20 @@ def own_texts(target, prompts) -> list[e3.Capture]:
     return texts
 
 
+def walks(label: str, prompts, again: bool) -> list[dict]:
+    """A row for each K. Each is kept in build/truth when it is done, and an interrupted run goes on after the last."""
+    kept = ROOT / "build" / "truth" / f"{label}_walks.json"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    rows = json.loads(kept.read_text()) if kept.exists() and not again else []
+    target = AutoModelForCausalLM.from_pretrained(ROOT / "build" / "target", dtype=torch.float32).eval()
+    texts, drafter = own_texts(target, prompts), drafter_of(label)
+    for K in STEPS[len(rows) :]:
+        rows.append(compare(target, drafter, texts, K))
+        kept.write_text(json.dumps(rows))
+    kept.unlink()
+    return rows
+
+
 def compare(target, drafter: e3.Drafter, texts: list[e3.Capture], K: int) -> dict:
     """Live decoding of each text's prompt beside the walk over its recorded states."""
     found = {"K": K, "rounds": 0, "accepted": 0, "prompts": len(texts), "walks differ": [], "texts differ": [], "near ties": 0}
@@ -93,6 +107,7 @@ def main() -> None:
         "--drafter", choices=DRAFTERS, nargs="*", default=list(DRAFTERS), help="only these; others keep their result"
     )
     parser.add_argument("--no-walk", action="store_true", help="only the forward")
+    parser.add_argument("--again", action="store_true", help="do not go on from an interrupted run")
     args = parser.parse_args()
     stamp = {
         "torch": torch.__version__,
@@ -111,11 +126,13 @@ def main() -> None:
             results["forward"] = {"reference": "speculators 0.9.0", "steps": 3, "stamp": stamp, "rows": rows}
             bad += sum(row["largest difference of logits"] > TOLERANCE for row in rows)
         if not args.no_walk:
-            target = AutoModelForCausalLM.from_pretrained(ROOT / "build" / "target", dtype=torch.float32).eval()
-            texts, drafter = own_texts(target, prompts), drafter_of(label)
-            rows = [compare(target, drafter, texts, K) for K in STEPS]
-            results["walk"] = {"tokens": TOKENS, "streams": DRAFTERS[label], "stamp": stamp, "rows": rows}
-            bad += sum(bool(row["walks differ"] or row["texts differ"]) for row in rows)
+            results["walk"] = {
+                "tokens": TOKENS,
+                "streams": DRAFTERS[label],
+                "stamp": stamp,
+                "rows": walks(label, prompts, args.again),
+            }
+            bad += sum(bool(row["walks differ"] or row["texts differ"]) for row in results["walk"]["rows"])
         file.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{file.name}: {json.dumps(results)[:600]} ...")
     print("all equal" if not bad else f"{bad} rows differ: see the result files")
