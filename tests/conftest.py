@@ -10,7 +10,6 @@ import eagle3lib as e3
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "build" / "target"
-torch.set_num_threads(2)
 
 
 @pytest.fixture(scope="session")
