@@ -31,7 +31,7 @@ def mismatch(
         evidence=evidence,
         cost=f"accept length {reached} at K = {steps} in place of {possible}: {_with(more, (low, high))} times as many target "
         "passes for the same text",
-        change=f"in config.json: {config_line(trained)}",
+        change=config_line(trained),
     )
 
 

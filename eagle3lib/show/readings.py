@@ -20,7 +20,8 @@ def answer(finding: Finding, probe: Probe) -> str:
         f"step-1 accuracy {probe.table.accuracy.iloc[0]:.3f}, the configured one {_as_configured(probe):.3f}."
     )
     if finding.level == "fault":
-        return f"**{_upper(finding.what)}.** {_upper(finding.cost)}. To mend it, {finding.change}. {known}"
+        mend = f"To mend it, write `{finding.change}` into the drafter's `config.json`."
+        return f"**{_upper(finding.what)}.** {_upper(finding.cost)}. {mend} {known}"
     return f"**{_upper(finding.what)}.** {known} {_upper(told.what)}."
 
 
