@@ -112,6 +112,8 @@ def test_interrupted_recording(tmp_path):
         e3.write_captures(tmp_path / "captures", stops(), target="tiny", n_layers=6)
     with pytest.raises(e3.InputError, match="no captures.json"):
         e3.read_captures(tmp_path / "captures")
+    with pytest.raises(e3.InputError, match="an interrupted recording can be deleted"):
+        e3.write_captures(tmp_path / "captures", [tiny.capture()], target="tiny", n_layers=6)
 
 
 def test_nothing_is_overwritten(folder):

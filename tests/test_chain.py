@@ -78,6 +78,40 @@ def test_rows_that_can_be_scored():
     assert scored_rows(mask[:2], 0).tolist() == []
 
 
-def test_zero_steps_are_refused():
-    with pytest.raises(e3.InputError, match="0 draft steps"):
-        e3.Chain(0)
+@pytest.mark.parametrize("steps", [0, -1, True])
+def test_steps_that_are_none_are_refused(steps):
+    with pytest.raises(e3.InputError, match="draft steps, expected a whole number"):
+        e3.Chain(steps)
+
+
+@pytest.mark.parametrize("T", [1, 2, 3])
+def test_very_short_samples_count_nothing_and_stop_nothing(tiny_checkpoint, T):
+    drafter, short = e3.Drafter(tiny_checkpoint), tiny.capture(T=T, prompt=1, name="short")
+    assert e3.chain_hits(drafter, short, 2).scored.sum() == max(T - 2, 0)
+    both = [tiny.capture(), short]
+    assert e3.acceptance(drafter, both, e3.Chain(2)).tau(2) >= 1
+    assert e3.accuracy(drafter, both, 2).rows.sum() > 0
+
+
+def test_two_samples_of_one_name_are_two(tiny_checkpoint):
+    found = e3.acceptance(e3.Drafter(tiny_checkpoint), [tiny.capture(seed=1), tiny.capture(seed=2)], e3.Chain(2))
+    assert len(found.counts(2)) == 2
+
+
+def test_states_that_are_no_numbers_are_said(tiny_checkpoint):
+    capture = tiny.capture()
+    capture.streams[3][7, 1] = float("nan")
+    with pytest.raises(e3.InputError, match="tiny: NaN or infinite states in 1 rows, first row 7"):
+        e3.chain_hits(e3.Drafter(tiny_checkpoint), capture, 1)
+
+
+def test_weights_that_are_no_numbers_are_said(tmp_path):
+    tensors = tiny.drafter_tensors()
+    tensors["fc.weight"][0, 0] = float("nan")
+    with pytest.raises(e3.InputError, match="fc.weight holds NaN"):
+        e3.Drafter(e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors)))
+
+
+def test_a_norm_that_the_checkpoint_lacks(tiny_checkpoint):
+    with pytest.raises(e3.InputError, match="has no input_norm.weight"):
+        e3.Drafter(tiny_checkpoint, tiny_checkpoint.recipe.replace(norm_before_fc=True))

@@ -56,10 +56,19 @@ def test_02_runs_on_other_files(tmp_path, trained):
     """A drafter with its own embedding, no target, other streams: the answer names what it was trained on."""
     folder = tmp_path / "mein Entwürfler"
     ckpt = e3.open_checkpoint(tiny.write_drafter(folder))
-    captures = written_for(e3.Drafter(ckpt, ckpt.recipe.replace(streams=trained)), 5)
+    captures = written_for(e3.Drafter(ckpt, ckpt.recipe.replace(streams=trained)), 16)
     e3.write_captures(tmp_path / "captures", captures, target="tiny", n_layers=6)
     path = ROOT / "notebooks" / "02_hidden_states.ipynb"
-    done = run(path, tmp_path, CHECKPOINT=str(folder), TARGET=None, CAPTURES=str(tmp_path / "captures"), HEALTHY=None, STEPS=2)
+    done = run(
+        path,
+        tmp_path,
+        CHECKPOINT=str(folder),
+        TARGET=None,
+        CAPTURES=str(tmp_path / "captures"),
+        HEALTHY=None,
+        STEPS=2,
+        SERVED=[2, 3, 4],
+    )
     said = "\n".join(str(o.data.get("text/markdown", "")) for c in code_cells(done) for o in c.outputs if "data" in o)
     if trained == (2, 3, 4):
         assert "Served the streams r_2, r_3, r_4 that it was trained on" in said

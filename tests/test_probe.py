@@ -13,10 +13,10 @@ def written_for(drafter: e3.Drafter, samples: int, follow: float = 0.5) -> list[
     """Captures whose text follows the drafter's own guesses half of the time: for this drafter and these streams only."""
     made = []
     for seed in range(samples):
-        capture = tiny.capture(T=30, prompt=5, seed=seed, name=f"s{seed}")
+        capture = tiny.capture(T=26, prompt=5, seed=seed, name=f"s{seed}")
         ids, g = capture.token_ids.clone(), capture.joined(drafter.recipe)
-        coin = torch.rand(30, generator=torch.Generator().manual_seed(seed))
-        for t in range(4, 28):
+        coin = torch.rand(26, generator=torch.Generator().manual_seed(seed))
+        for t in range(4, 24):
             if coin[t] < follow:
                 ids[t + 2] = draft_slowly(drafter, g[: t + 1], ids[: t + 2], 1)[0]
         made.append(capture.replace(token_ids=ids))
@@ -24,15 +24,15 @@ def written_for(drafter: e3.Drafter, samples: int, follow: float = 0.5) -> list[
 
 
 def test_right_streams(tiny_checkpoint):
-    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint), 6))
+    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint), 16))
     assert found.streams == (2, 3, 4)
     assert len(found.table) == 24  # 4 * 3 * 2 ordered choices of three among four
-    assert found.findings[0].level == "ok"
+    assert found.findings[0].level in ("ok", "note")
 
 
 def test_other_streams(tiny_checkpoint):
     trained = tiny_checkpoint.recipe.replace(streams=(3, 0, 2))
-    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint, trained), 10))
+    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint, trained), 16))
     finding = found.findings[0]
     assert found.streams == (3, 0, 2)
     assert finding.level == "fault"
@@ -46,6 +46,31 @@ def test_chance_accuses_nobody(tiny_checkpoint):
     for seed in range(8):
         captures = [tiny.capture(T=30, prompt=5, seed=100 * seed + i, name=f"s{i}") for i in range(6)]
         assert e3.probe(tiny_checkpoint, captures).findings[0].level != "fault"
+
+
+@pytest.mark.parametrize("samples", [2, 3, 6])
+def test_few_samples_cannot_accuse(tiny_checkpoint, samples):
+    """Two samples of pure chance were once enough for a p-value of zero."""
+    for seed in range(10):
+        captures = [tiny.capture(T=16, prompt=5, seed=100 * seed + i, name=f"s{i}") for i in range(samples)]
+        assert e3.probe(tiny_checkpoint, captures).findings[0].level != "fault"
+
+
+def test_too_many_choices_are_not_tried(tiny_checkpoint):
+    captures = [tiny.capture(streams=range(20), name=n) for n in "ab"]
+    with pytest.raises(e3.InputError, match="6,840 ordered choices, more than 3,000: name some with streams="):
+        e3.probe(tiny_checkpoint, captures)
+    assert len(e3.probe(tiny_checkpoint, captures, streams=(0, 2, 3, 4)).table) == 24
+
+
+def test_a_cost_that_noise_hides_is_no_fault():
+    import numpy as np
+
+    same = {k: {f"s{i}": np.array([9 - i % 2] + [1] * k) for i in range(9)} for k in (1, 2)}
+    other = {k: {f"s{i}": np.array([9 - (i + 1) % 2] + [1] * k) for i in range(9)} for k in (1, 2)}
+    finding = e3.mismatch([2, 3, 4], (0, 2, 3), e3.Acceptance(same, same), e3.Acceptance(other, other), 2)
+    assert finding.level == "note"
+    assert e3.mismatch([2, 3, 4], (2, 3, 4), e3.Acceptance(same, same), e3.Acceptance(same, same), 2).level == "ok"
 
 
 def test_what_was_not_recorded_cannot_be_judged(tiny_checkpoint):

@@ -9,6 +9,6 @@ $python data/make/answers.py --split heldout --limit 96
 $python data/make/answers.py --split other --limit 96
 $python data/make/train.py --name healthy --streams 2 15 27 --samples 9000 --early 0.166 0.4375
 $python data/make/train.py --name embedding_fed --streams 0 2 15 --samples 7500 --config-streams 2 15 27
-$python data/make/captures.py  # refuses to write over a folder that is there
+[ -d data/captures/heldout ] || $python data/make/captures.py  # committed; delete the folder to record it again
 $python data/make/score.py
 $python data/make/figure.py

@@ -46,7 +46,8 @@ class Findings(Sequence[Finding]):
         )  # fmt: skip
 
     def _repr_html_(self) -> str:
-        return self.table()._repr_html_()
+        with pd.option_context("display.max_colwidth", None):  # the verdict is in the words
+            return self.table()._repr_html_()
 
     def __repr__(self) -> str:
         return repr(self.table())

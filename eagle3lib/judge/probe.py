@@ -6,10 +6,11 @@ So far it asks the first question: which streams were meant for the slots of `fc
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
+from math import perm
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_rel
+from scipy.stats import wilcoxon
 from tqdm import tqdm
 
 from ..measure.accuracy import Accuracy, gather
@@ -22,6 +23,7 @@ from ..run.drafter import Drafter
 from .finding import Finding, Findings
 
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
+CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
 SAMPLES = 48  # more are not needed to tell streams apart, and cost time
 
 Hypothesis = Callable[[Checkpoint, Recipe, Capture], tuple[Checkpoint, Recipe, Capture]]
@@ -59,20 +61,27 @@ class Probe:
         return self.table._repr_html_()
 
 
-def probe(ckpt: Checkpoint, captures: Sequence[Capture], device: str = "cpu") -> Probe:
+def probe(ckpt: Checkpoint, captures: Sequence, streams: Sequence[int] | None = None, device: str = "cpu") -> Probe:
     """Which streams was the drafter trained on? All ordered choices among those recorded, at most 48 samples.
 
-    Score: step-1 accuracy (argmax equals the target's next token). Against "as configured": paired t-test over samples,
-    multiplied by the number of hypotheses (Bonferroni). Raises InputError when the captures have no labelled streams, fewer
-    than the drafter takes, or no two samples.
+    `streams`: only these of the recorded ones. Score: step-1 accuracy (argmax equals the target's next token). Against "as
+    configured": signed-rank test over samples, multiplied by the number of hypotheses (Bonferroni). Raises InputError when
+    the captures have no labelled streams, fewer than the drafter takes, too many to try, or no two samples.
     """
     recipe, some = ckpt.recipe, captures[:SAMPLES]
     if len(some) < 2:
         raise InputError(f"captures: {len(some)} sample; the probe compares over samples and needs 2 or more, better 24")
     labels = sorted(set.intersection(*({n for n in c.streams if isinstance(n, int)} for c in some)))
+    labels = [n for n in labels if streams is None or n in streams]
     if len(labels) < recipe.n_streams:
         raise InputError(
             f"captures: {len(labels)} labelled streams in every sample, but fc takes {recipe.n_streams}: record more"
+        )
+    choices = perm(len(labels), recipe.n_streams)
+    if choices > CHOICES:
+        raise InputError(
+            f"captures: {len(labels)} recorded streams are {choices:,} ordered choices, more than {CHOICES:,}: "
+            "name some with streams="
         )
     base = Drafter(ckpt, device=device)
     scores: dict[str, tuple[tuple[int, ...], Accuracy]] = {}
@@ -83,7 +92,7 @@ def probe(ckpt: Checkpoint, captures: Sequence[Capture], device: str = "cpu") ->
     table = rank(scores, recipe.streams)
     best = scores[table.index[0]][0]
     finding = judge(table, best, recipe.streams, labels, len(some))
-    settled = best if finding.level == "fault" or name_of(recipe.streams) not in table.index else recipe.streams
+    settled = best if finding.level == "fault" or recipe.streams is None else recipe.streams
     return Probe(table, settled, recipe.streams, Findings([finding]))
 
 
@@ -103,11 +112,14 @@ def rank(scores: dict[str, tuple[tuple[int, ...], Accuracy]], configured: tuple[
 
 
 def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
-    """Paired t-test over samples of step-1 accuracies, times `tried` (Bonferroni), at most 1."""
+    """Wilcoxon's signed-rank test over samples of step-1 accuracies, times `tried` (Bonferroni), at most 1.
+
+    By ranks, so that few samples cannot accuse: the smallest p of S samples is 2 / 2^S.
+    """
     if b is None or a is b:
         return float("nan")
     shares = [x.right[:, 0] / x.rows[:, 0].clip(min=1) for x in (a, b)]
-    return 1.0 if np.array_equal(*shares) else min(1.0, float(ttest_rel(*shares).pvalue) * tried)
+    return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
 
 
 def judge(

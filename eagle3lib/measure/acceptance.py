@@ -110,7 +110,9 @@ def acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Chain) -> Ac
     Raises InputError when no sample has a row to draft from.
     """
     total = None
-    for capture in tqdm(captures, desc="accept length", unit="sample", leave=False):
+    for number, capture in enumerate(tqdm(captures, desc="accept length", unit="sample", leave=False)):
+        if total is not None and capture.name in total.walks[1]:
+            capture = capture.replace(name=f"{capture.name} ({number})")  # two samples of one name are two samples
         found = count(chain_hits(drafter, capture, plan.steps, complete=False), plan.steps)
         total = found if total is None else total + found
     if total is None or not total.counts(1).sum():

@@ -20,7 +20,7 @@ def row_norms(captures: Iterable[Capture], labels: Sequence[Label] | None = None
             norm = capture.stream(label).norm(dim=-1)
             frames.append(
                 pd.DataFrame(
-                    {"sample": capture.name, "stream": label, "position": range(len(norm)), "norm": norm.numpy(),
+                    {"sample": capture.name, "stream": label, "position": range(len(norm)), "norm": norm.double().numpy(),
                      "answer": capture.loss_mask[: len(norm)].numpy()}
                 )
             )  # fmt: skip

@@ -122,10 +122,17 @@ def write_captures(
     """
     folder = Path(path)
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder}: exists and is not empty: captures are written into a new folder")
+        why = "" if (folder / SIDECAR).exists() else f"; it has no {SIDECAR}: an interrupted recording can be deleted"
+        raise InputError(f"{folder}: exists and is not empty: captures are written into a new folder{why}")
     folder.mkdir(parents=True, exist_ok=True)
     samples, known, last_kinds = [], {}, set()
     for number, capture in enumerate(tqdm(captures, desc=f"write {folder.name}", unit="sample")):
+        last_kinds.add(capture.last_kind)
+        if len(last_kinds) > 1:
+            kinds = " and ".join(sorted(last_kinds))
+            raise InputError(f"{capture.name}: last states are {kinds}; one folder holds one kind: write them apart")
+        if not all(isinstance(n, int) for n in capture.streams) or {"file", "name"} & set(capture.about):
+            raise InputError(f"{capture.name}: streams must be labelled by n, and `about` hold no file and no name of its own")
         tensors = {"token_ids": capture.token_ids.int(), "loss_mask": capture.loss_mask}
         tensors |= {f"stream.{n}": _cast(f"{capture.name}: stream {n}", t, dtype) for n, t in capture.streams.items()}
         if capture.last is not None:
@@ -134,21 +141,16 @@ def write_captures(
         save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, folder / file)
         samples.append({"file": file, "name": capture.name, **capture.about})
         known |= {str(n): how for n, how in capture.known.items()}
-        last_kinds.add(capture.last_kind)
-    if len(last_kinds) > 1:
-        raise InputError(
-            f"{folder}: last states are {' and '.join(sorted(last_kinds))}; one folder holds one kind: write them apart"
-        )
     sidecar = {
-        "format": FORMAT, "target": target, "n_layers": n_layers, "dtype": str(dtype).removeprefix("torch."), "note": note,
+        "format": FORMAT, "target": str(target), "n_layers": n_layers, "dtype": str(dtype).removeprefix("torch."), "note": note,
         "streams": known, "last": last_kinds.pop() if last_kinds else "none", "samples": samples,
     }  # fmt: skip
-    (folder / SIDECAR).write_text(json.dumps(sidecar, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / SIDECAR).write_text(json.dumps(sidecar, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
     return read_captures(folder)
 
 
 def _cast(what: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     largest = tensor.abs().max().item() if tensor.numel() else 0.0
-    if largest > torch.finfo(dtype).max:
+    if not largest <= torch.finfo(dtype).max:  # NaN as well
         raise InputError(f"{what}: reaches {largest:.3g}, beyond {dtype}: write it in bfloat16 or float32 (dtype=)")
     return tensor.to(dtype)

@@ -155,9 +155,11 @@ def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, 
         )
     if len(ids) != r.draft_vocab_size:
         raise InputError(f"{folder}: t2d marks {len(ids)} tokens, expected {r.draft_vocab_size}, the rows of lm_head.weight")
-    if ids.min() < 0 or ids.max() >= r.vocab_size:
+    different = len(ids.unique())
+    if ids.min() < 0 or ids.max() >= r.vocab_size or different < len(ids):
         raise InputError(
-            f"{folder}: d2t leads to token {int(ids.max())} of {r.vocab_size}: it should hold offsets (target id minus draft id)"
+            f"{folder}: d2t leads to {different} tokens from {int(ids.min())} to {int(ids.max())}, expected {len(ids)} different "
+            f"ones of {r.vocab_size}: it should hold offsets (target id minus draft id)"
         )
     if "t2d" in names and not torch.equal(files[names["t2d"]].bool().nonzero()[:, 0], ids):
         raise InputError(

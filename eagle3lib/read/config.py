@@ -36,11 +36,14 @@ class Fields:
 
     def __init__(self, config: dict, name: str):
         self.name = name
+        for nest in ("eagle_config", "transformer_layer_config"):
+            if config.get(nest) is not None and not isinstance(config[nest], dict):
+                raise InputError(f"{name}: {nest} is {config[nest]!r}, expected an object or null")
         self.places = [("", config), ("eagle_config.", config.get("eagle_config") or {})]
         inner = config.get("transformer_layer_config")
         if inner:
             self.places.append(("transformer_layer_config.", inner))
-            kind = inner.get("model_type", "qwen3")
+            kind = str(inner.get("model_type", "qwen3"))
             self.places.append((f"class default of {kind}: ", CLASS_DEFAULTS.get(kind, {})))
         self.sources: dict[str, str] = {}
 
@@ -62,6 +65,20 @@ class Fields:
             )
         if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
             raise InputError(f"{self.name}: field {key} is {found!r}, expected a number above zero")
+        return found
+
+    def whole(self, key: str, default=None, as_field: str | None = None) -> int:
+        """As `number`, for one without a fraction."""
+        found = self.number(key, default, as_field)
+        if found != int(found):
+            raise InputError(f"{self.name}: field {key} is {found!r}, expected a whole number")
+        return int(found)
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """As `get`, for true or false. Raises InputError for anything else: "false" in quotes would count as true."""
+        found = self.get(key, default)
+        if not isinstance(found, bool):
+            raise InputError(f"{self.name}: field {key} is {found!r}, expected true or false")
         return found
 
 
@@ -100,15 +117,22 @@ def read_rope(fields: Fields, head_dim: int) -> Rope:
         if not isinstance(spelled, dict):
             raise InputError(f"{fields.name}: rope_scaling or rope_parameters is {spelled!r}, expected an object or null")
     base = written.get("rope_theta") or fields.number("rope_theta", 10000.0, as_field="rope")
+    partial = fields.get("partial_rotary_factor") or written.get("partial_rotary_factor") or 1
+    if partial != 1:
+        raise InputError(f"{fields.name}: partial_rotary_factor is {partial!r}: this library rotates whole heads only")
+    if isinstance(base, bool) or not isinstance(base, int | float) or base <= 0:
+        raise InputError(f"{fields.name}: rope_theta is {base!r}, expected a number above zero")
     if written.get("rope_theta"):
         fields.sources["rope"] = f"{fields.name}: rope_parameters"
     plain = Rope.plain(float(base), head_dim)
     kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if kind not in SCALINGS:
+    if not isinstance(kind, str) or kind not in SCALINGS:
         raise InputError(f"{fields.name}: rope type {kind!r} is not one this library runs ({', '.join(SCALINGS)})")
-    missing = [key for key in SCALINGS[kind] if not isinstance(scaling.get(key), int | float)]
-    if missing:
-        raise InputError(f"{fields.name}: rope type {kind!r} needs a number under {missing[0]}; it has {scaling}")
+    missing = [key for key in SCALINGS[kind] if not isinstance(scaling.get(key), int | float) or scaling[key] <= 0]
+    if missing or (kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]):
+        raise InputError(
+            f"{fields.name}: rope type {kind!r} needs numbers above zero under {', '.join(SCALINGS[kind])}; it has {scaling}"
+        )
     values = (scaling[key] for key in SCALINGS[kind])
     return plain if kind == "default" else plain.linear(*values) if kind == "linear" else plain.llama3(*values)
 
@@ -132,8 +156,8 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
             "reads the embedding and the state side by side; a plain layer (H) is EAGLE-1 or another kind of drafter"
         )
     n_layers = len({key.split(".")[1] for key in shapes if key.startswith("layers.")})
-    n_heads = fields.number("num_attention_heads", as_field="n_heads")
-    head_dim = fields.number("head_dim", H // n_heads)
+    n_heads = fields.whole("num_attention_heads", as_field="n_heads")
+    head_dim = fields.whole("head_dim", H // n_heads)
     if n_heads * head_dim != heads_width:
         raise InputError(
             f"{name}: {n_heads} heads of {head_dim} are {n_heads * head_dim} channels, but layers.0.self_attn.q_proj.weight has "
@@ -147,10 +171,10 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
     activation = fields.get("hidden_act", "silu")
     if activation != "silu":
         raise InputError(f"{name}: hidden_act is {activation!r}, expected 'silu': this library runs no other gate")
-    target_width = fields.number("target_hidden_size", H)
+    target_width = fields.whole("target_hidden_size", H)
     if joined % target_width:
         raise InputError(f"{name}: fc.weight takes {joined} channels, no multiple of target_hidden_size {target_width}")
-    if fields.get("use_aux_hidden_state", True) is False:
+    if not fields.flag("use_aux_hidden_state", True):
         raise InputError(
             f"{name}: use_aux_hidden_state is false: the drafter takes the target's last state, which is not supported"
         )
@@ -158,7 +182,7 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
     values = dict(
         hidden_size=H,
         target_hidden_size=target_width,
-        vocab_size=fields.number("vocab_size"),
+        vocab_size=fields.whole("vocab_size"),
         draft_vocab_size=_draft_vocab(shapes, fields),
         n_layers=n_layers,
         n_heads=n_heads,
@@ -168,7 +192,7 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
         streams=streams,
         eps=fields.number("rms_norm_eps", 1e-6, as_field="eps"),
         rope=read_rope(fields, head_dim),
-        **{flag: bool(fields.get(flag, False)) for flag in FLAGS},
+        **{flag: fields.flag(flag) for flag in FLAGS},
     )
     for derived, why in (("hidden_size", "fc.weight"), ("n_layers", "layers.* tensors"), ("n_kv_heads", "k_proj.weight"),
                          ("n_streams", "fc.weight / target_hidden_size")):  # fmt: skip
@@ -182,4 +206,4 @@ def _draft_vocab(shapes: dict[str, tuple[int, ...]], fields: Fields) -> int:
         if tensor in shapes:
             fields.sources["draft_vocab_size"] = f"shape of {tensor}"
             return shapes[tensor][0]
-    return fields.number("draft_vocab_size", fields.get("vocab_size"))
+    return fields.whole("draft_vocab_size", fields.get("vocab_size"))

@@ -22,8 +22,13 @@ class Chain:
     steps: int
 
     def __post_init__(self):
-        if self.steps < 1:
-            raise InputError(f"steps: {self.steps} draft steps, expected 1 or more")
+        check_steps(self.steps)
+
+
+def check_steps(steps: int) -> None:
+    """Raises InputError for a number of draft steps that is none."""
+    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
+        raise InputError(f"steps: {steps!r} draft steps, expected a whole number, 1 or more")
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,18 @@ def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = 
 
     With `complete` false a row that missed is not drafted further: enough for accept lengths, and cheaper.
     """
+    check_steps(steps)
     g, ids, mask = capture.joined(drafter.recipe), capture.token_ids, capture.loss_mask
     T = len(ids)
+    broken = (~torch.isfinite(g)).any(1).nonzero()[:, 0]
+    if len(broken):
+        raise InputError(
+            f"{capture.name}: NaN or infinite states in {len(broken)} rows, first row {int(broken[0])}: record it again"
+        )
     hit, scored = torch.zeros(steps, T, dtype=torch.bool), torch.zeros(steps, T, dtype=torch.bool)
     for step in range(steps):
         scored[step, scored_rows(mask, step)] = True
-    rows = torch.arange(T - 2)
+    rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
         return Hits(capture.name, hit, scored, complete)
     g, ids = g.to(drafter.device, drafter.dtype), ids.to(drafter.device)

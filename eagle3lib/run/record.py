@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
-from jaxtyping import Int
 from torch import Tensor, nn
 
 from ..read.capture import Capture
@@ -53,7 +52,7 @@ def watching(target: nn.Module, streams: Sequence[int]) -> Iterator[dict[str | i
 @torch.inference_mode()
 def record(
     target: nn.Module,
-    token_ids: Int[Tensor, " T"],
+    token_ids: Tensor,
     prompt_tokens: int,
     streams: Sequence[int],
     name: str = "sample",
@@ -61,9 +60,14 @@ def record(
 ) -> Capture:
     """Run the target once over `token_ids` [T] and keep r_n for each n of `streams`, and the last state after the norm.
 
-    Tokens from `prompt_tokens` on are taken as written by the target. All T rows are kept, in the target's dtype.
+    Tokens from `prompt_tokens` on are taken as written by the target. All T rows are kept, in the target's dtype. Raises
+    InputError for streams that the target has not, and for tokens that are no prompt with an answer.
     """
-    T = len(token_ids)
+    T = len(token_ids) if isinstance(token_ids, Tensor) and token_ids.ndim == 1 else 0
+    if not 0 < prompt_tokens < T:
+        raise InputError(
+            f"{name}: {prompt_tokens} prompt tokens of {T}: token_ids must be a tensor [T], a prompt and an answer after it"
+        )
     with watching(target, streams) as found:
         target(input_ids=token_ids[None].to(next(target.parameters()).device), use_cache=False, logits_to_keep=1)
         states = {label: state[0].cpu().clone() for label, state in found.items()}

@@ -20,9 +20,10 @@ def answer(finding: Finding, probe: Probe) -> str:
         f"step-1 accuracy {probe.table.accuracy.iloc[0]:.3f}, the configured one {_as_configured(probe):.3f}."
     )
     if finding.level == "fault":
-        mend = f"To mend it, write `{finding.change}` into the drafter's `config.json`."
+        mend = f"To mend it, write `{finding.change}` in the drafter's `config.json`, in place of the line that is there."
         return f"**{_upper(finding.what)}.** {_upper(finding.cost)}. {mend} {known}"
-    return f"**{_upper(finding.what)}.** {known} {_upper(told.what)}."
+    cost = f" {_upper(finding.cost)}." if finding.cost else ""
+    return f"**{_upper(finding.what)}.**{cost} {known} {_upper(told.what)}."
 
 
 def _as_configured(probe: Probe) -> float:
