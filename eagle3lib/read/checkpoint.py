@@ -1,7 +1,7 @@
 """Checkpoint: a drafter on disk, opened lazily, its names and vocabulary map settled, nothing left unexplained."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -97,7 +97,7 @@ def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Check
     if recipe.streams is None and opened is not None and recipe.n_streams == 3:
         L = opened.n_layers
         sources = {**recipe.sources, "streams": f"absent from config.json: the engines' default for {L} layers (2, L//2, L-3)"}
-        recipe = _with_sources(recipe.replace(streams=(2, L // 2, L - 3)), sources)
+        recipe = replace(recipe, streams=(2, L // 2, L - 3), sources=sources)
     known = expected(recipe.n_layers, recipe.n_streams)
     ignored = {theirs: why for theirs, ours in zip(names.values(), names, strict=True) if (why := reason_to_ignore(ours))}
     names = {ours: theirs for ours, theirs in names.items() if theirs not in ignored}
@@ -114,10 +114,6 @@ def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Check
     if opened is not None:
         opened.check_fits(ckpt)
     return ckpt
-
-
-def _with_sources(recipe: Recipe, sources: dict[str, str]) -> Recipe:
-    return Recipe(**{**{f: getattr(recipe, f) for f in recipe.__dataclass_fields__}, "sources": sources})
 
 
 def _refuse_other_models(folder: Path, names: dict[str, str]) -> None:
