@@ -102,16 +102,20 @@ class Drafter:
         self.device, self.dtype = torch.device(device), dtype
         self.weights = {name: tensor.to(self.device, dtype) for name, tensor in ckpt.weights()}
         self.head = ckpt.head().to(self.device, dtype)  # [Vd, H]
-        self._check()
+        self._check_weights()
+        self._check_recipe()
         self.embedding = ckpt.embedding
         self.target_ids = ckpt.target_ids.to(self.device)  # [Vd] the target's id of each draft id
         self.inv_freq = torch.tensor(self.recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
 
-    def _check(self) -> None:
-        """Raises InputError for a weight that is no number, or a norm that the recipe wants and the checkpoint lacks."""
+    def _check_weights(self) -> None:
+        """Raises InputError for a weight that is no number."""
         for name, weight in {**self.weights, "lm_head.weight": self.head}.items():
             if not torch.isfinite(weight).all():
                 raise InputError(f"checkpoint: tensor {name} holds NaN or infinite values: it was saved broken")
+
+    def _check_recipe(self) -> None:
+        """Raises InputError for a norm that the recipe wants and the checkpoint lacks."""
         for wanted, name in ((self.recipe.norm_before_fc, "input_norm.weight"), (self.recipe.fc_norm, "fc_norm.0.weight")):
             if wanted and name not in self.weights:
                 raise InputError(f"recipe: asks for a norm before fc, but the checkpoint has no {name}: leave that flag false")
@@ -120,7 +124,7 @@ class Drafter:
         """The same weights, not copied, under another recipe."""
         other = copy.copy(self)
         other.recipe = recipe
-        other._check()
+        other._check_recipe()
         other.inv_freq = torch.tensor(recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
         return other
 
