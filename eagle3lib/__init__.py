@@ -7,7 +7,7 @@ Data goes one way: read (files become objects) -> run (the forward, drafting, de
 from .judge.finding import Finding, Findings
 from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
-from .measure.acceptance import Acceptance, acceptance
+from .measure.acceptance import Acceptance, acceptance, by_position
 from .measure.accuracy import Accuracy, accuracy
 from .measure.norms import norm_summary, row_norms
 from .read.capture import Capture
@@ -16,14 +16,14 @@ from .read.checkpoint import Checkpoint, open_checkpoint
 from .read.errors import InputError
 from .read.recipe import Recipe, Rope
 from .read.target import Target, open_target
-from .run.chain import Chain, chain_hits
+from .run.chain import Chain, Hits, chain_hits, hits
 from .run.decode import Decoded, speculative_decode
 from .run.drafter import Drafter, Memory
 from .run.record import record
 
 __all__ = [
-    "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
-    "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "chain_hits", "mismatch",
-    "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "record", "row_norms", "speculative_decode",
+    "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings", "Hits",
+    "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "by_position", "chain_hits",
+    "hits", "mismatch",    "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "record", "row_norms", "speculative_decode",
     "write_captures",
 ]  # fmt: skip

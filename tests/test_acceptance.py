@@ -1,5 +1,7 @@
 """Counters, and what is derived from them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
@@ -7,7 +9,6 @@ import torch
 
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import count, spans, walk
-from eagle3lib.measure.accuracy import gather
 from eagle3lib.measure.intervals import ratio_interval
 from eagle3lib.run.chain import Hits
 
@@ -20,7 +21,8 @@ def hits_of(rows: list[int], steps: int, name: str = "a") -> Hits:
     for k in range(steps):
         scored[k, : max(T - 2 - k, 0)] = True
         hit[k, : len(rows)] = torch.tensor(rows) > k
-    return Hits(name, hit & scored, scored, True)
+    guess = torch.where(hit & scored, 7, 8)
+    return Hits(name, guess, hit & scored, scored, torch.ones_like(hit), True)
 
 
 def test_accept_length_by_hand():
@@ -57,11 +59,36 @@ def test_a_step_count_that_was_not_run_is_refused():
 
 
 def test_accuracy_by_hand():
-    found = gather([hits_of([2, 0, 0, 1, 0, 0], 2)])
+    found = e3.Accuracy.of([hits_of([2, 0, 0, 1, 0, 0], 2)])
     table = found.table()
     assert table.marginal.tolist() == pytest.approx([2 / 6, 1 / 5])
     assert table.joint.tolist() == pytest.approx([2 / 6, 1 / 5])
     assert table.conditional[2] == pytest.approx(1 / 2)  # rows 0 and 3 were right at step 1; row 0 again at step 2
+
+
+def test_tokens_outside_the_draft_vocabulary_are_counted_both_ways():
+    one = hits_of([1, 0, 1, 0], 1)
+    known = one.known.clone()
+    known[0, 1] = False
+    table = e3.Accuracy.of([replace(one, known=known)]).table()
+    assert table.marginal[1] == pytest.approx(2 / 4)
+    assert table["marginal, others left out"][1] == pytest.approx(2 / 3)
+    assert table["in draft vocabulary"][1] == pytest.approx(3 / 4)
+
+
+def test_mean_of_requests_is_not_the_pooled_accept_length():
+    found = e3.Acceptance.of([hits_of([1, 0, 1, 0], 1), hits_of([0, 0, 0, 0, 0, 0], 1, name="b")])
+    assert found.requests(1)["accept length"].tolist() == [2.0, 1.0]  # 2 rounds with 2 accepted; 6 rounds with none
+    assert found.mean_of_requests(1)[0] == pytest.approx(1.5)
+    assert found.tau(1) == pytest.approx(1 + 2 / 8)
+
+
+def test_accept_length_by_position():
+    found = e3.by_position([hits_of([1, 0, 1, 1, 0, 0], 1), hits_of([0, 1], 1, name="b")], 1, width=4)
+    assert found["from"].tolist() == [0, 4]
+    assert found.starts.tolist() == [5, 3]  # rows 0..2 of both (b has two), then rows 3..5
+    assert found["accept length"].tolist() == pytest.approx([1 + 3 / 5, 1 + 1 / 3])
+    assert np.isnan(found.low[1])  # from one sample nothing can be said of the spread
 
 
 def test_interval_is_over_samples_not_tokens():

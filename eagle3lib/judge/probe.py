@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.stats import wilcoxon
 from tqdm import tqdm
 
-from ..measure.accuracy import Accuracy, gather
+from ..measure.accuracy import Accuracy
 from ..read.capture import Capture, Label
 from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
@@ -88,7 +88,7 @@ def probe(ckpt: Checkpoint, captures: Sequence, streams: Sequence[int] | None = 
     for name, hypothesis in tqdm(list(stream_hypotheses(recipe, labels)), desc="probe: streams", unit="hypothesis", leave=False):
         _, tried, _ = hypothesis(ckpt, recipe, some[0])
         drafter = base.with_recipe(tried)
-        scores[name] = tried.streams, gather(chain_hits(drafter, capture, steps=1) for capture in some)
+        scores[name] = tried.streams, Accuracy.of(chain_hits(drafter, capture, steps=1) for capture in some)
     table = rank(scores, recipe.streams)
     best = scores[table.index[0]][0]
     finding = judge(table, best, recipe.streams, labels, len(some))

@@ -4,11 +4,13 @@ Feeding the text's own tokens and asking whether the drafter would have written 
 the first miss the tokens fed are the tokens drafted, and what comes after a miss is never accepted.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from tqdm import tqdm
 
 from ..read.capture import Capture
 from ..read.errors import InputError
@@ -33,11 +35,13 @@ def check_steps(steps: int) -> None:
 
 @dataclass(frozen=True)
 class Hits:
-    """What the drafter got right on one sample. Row t's step k is its guess of x_{t+2+k}."""
+    """What the drafter guessed on one sample, and whether it was right. Row t's step k is its guess of x_{t+2+k}."""
 
     name: str
+    guess: Int[Tensor, "K T"]  # the guessed token, as the target's id; -1 where nothing was drafted
     hit: Bool[Tensor, "K T"]  # the guess was the text's token
     scored: Bool[Tensor, "K T"]  # x_{t+1}..x_{t+2+k} are all the target's own writing
+    known: Bool[Tensor, "K T"]  # x_{t+2+k} is in the draft vocabulary: others cannot be guessed
     complete: bool  # False when rows were dropped after their first miss, so that only leading hits count
 
     def leading(self) -> Int[Tensor, " T"]:
@@ -73,23 +77,43 @@ def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = 
         raise InputError(
             f"{capture.name}: NaN or infinite states in {len(broken)} rows, first row {int(broken[0])}: record it again"
         )
-    hit, scored = torch.zeros(steps, T, dtype=torch.bool), torch.zeros(steps, T, dtype=torch.bool)
+    scored = torch.zeros(steps, T, dtype=torch.bool)
+    known = torch.zeros(steps, T, dtype=torch.bool)
+    guess = torch.full((steps, T), -1)
+    truth = torch.full((steps, T), -2)  # x_{t+2+k}
+    sayable = torch.isin(ids, drafter.target_ids.cpu())
     for step in range(steps):
         scored[step, scored_rows(mask, step)] = True
+        truth[step, : max(T - 2 - step, 0)] = ids[2 + step :]
+        known[step, : max(T - 2 - step, 0)] = sayable[2 + step :]
     rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
-        return Hits(capture.name, hit, scored, complete)
+        return Hits(capture.name, guess, guess == truth, scored, known, complete)
     g, ids = g.to(drafter.device, drafter.dtype), ids.to(drafter.device)
     out = drafter.forward(drafter.fuse(g[rows]), ids[rows + 1], rows.to(drafter.device), Memory())
     for step in range(steps):
-        keep = scored[step, rows] & (hit[step - 1, rows] | complete if step else True)  # [rows] the rows that go on
+        right = guess[step - 1, rows] == truth[step - 1, rows]
+        keep = scored[step, rows] & (right | complete if step else True)  # [rows] the rows that go on
         rows, out = rows[keep], out.rows(keep.to(drafter.device))
         if len(rows) == 0:
             break
         if step:
             out = drafter.forward(out.feed, ids[rows + 1 + step], rows.to(drafter.device), out.memory, step)
-        hit[step, rows] = (drafter.predict(out.normed) == ids[rows + 2 + step]).cpu()
-    return Hits(capture.name, hit, scored, complete)
+        guess[step, rows] = drafter.predict(out.normed).cpu()
+    return Hits(capture.name, guess, guess == truth, scored, known, complete)
+
+
+def hits(drafter: Drafter, captures: Iterable[Capture], steps: int, complete: bool = True) -> list[Hits]:
+    """`chain_hits` of every sample: what accuracies, accept lengths and pictures of them all derive from.
+
+    Two samples of one name are two samples: the later one's place in `captures` is added to its name.
+    """
+    found: dict[str, Hits] = {}
+    for number, capture in enumerate(tqdm(captures, desc="drafting", unit="sample", leave=False)):
+        one = chain_hits(drafter, capture, steps, complete)
+        name = one.name if one.name not in found else f"{one.name} ({number})"
+        found[name] = replace(one, name=name)
+    return list(found.values())
 
 
 @torch.inference_mode()
