@@ -9,7 +9,11 @@ from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
 from .measure.acceptance import Acceptance, acceptance, by_position
 from .measure.accuracy import Accuracy, accuracy
-from .measure.norms import norm_summary, row_norms
+from .measure.inventory import inventory, recipe_table
+from .measure.lens import logit_lens
+from .measure.norms import channel_profile, embedding_distance, massive_channels, norm_summary, row_norms
+from .measure.state import drafter_state, slot_shares
+from .measure.trainers import trainer_figures
 from .read.capture import Capture
 from .read.captures import Captures, read_captures, write_captures
 from .read.checkpoint import Checkpoint, open_checkpoint
@@ -24,6 +28,7 @@ from .run.record import record
 __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings", "Hits",
     "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "by_position", "chain_hits",
-    "hits", "mismatch",    "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "record", "row_norms", "speculative_decode",
-    "write_captures",
+    "channel_profile", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch", "norm_summary", "open_checkpoint",
+    "open_target", "probe", "read_captures", "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode",
+    "trainer_figures", "write_captures",
 ]  # fmt: skip

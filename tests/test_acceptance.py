@@ -22,7 +22,7 @@ def hits_of(rows: list[int], steps: int, name: str = "a") -> Hits:
         scored[k, : max(T - 2 - k, 0)] = True
         hit[k, : len(rows)] = torch.tensor(rows) > k
     guess = torch.where(hit & scored, 7, 8)
-    return Hits(name, guess, hit & scored, scored, torch.ones_like(hit), True)
+    return Hits(name, guess, hit & scored, scored, scored, torch.ones_like(hit), True)
 
 
 def test_accept_length_by_hand():

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int
+from torch import Tensor
 
 from ..read.capture import Capture
 from ..read.errors import InputError
@@ -112,6 +114,28 @@ def walk(leading: np.ndarray, start: int, end: int, steps: int) -> list[int]:
         rounds.append(min(int(leading[row]), steps))
         row += rounds[-1] + 1
     return rounds
+
+
+def tokens_of_rounds(one: Hits, token_ids: Int[Tensor, " T"], steps: int) -> pd.DataFrame:
+    """What became of each token of a sample in a walk of K = `steps`: a row for each token.
+
+    Columns: token; what: "prompt", "accepted" (drafted, and the target's own), "target" (the target wrote it itself after the
+    accepted drafts of a round) or "first" (an answer's first token, which reading the prompt gives); guess: the draft that was
+    rejected there, or -1.
+    """
+    what, guess = ["prompt"] * len(token_ids), [-1] * len(token_ids)
+    leading = one.leading().numpy()
+    for first, end in spans(one.scored[0].numpy()):
+        what[first + 1] = "first"
+        row = first
+        for accepted in walk(leading, first, end, steps):
+            for place in range(row + 2, row + 2 + accepted):
+                what[place] = "accepted"
+            row += accepted + 1
+            if row + 1 < len(what) and row <= end:
+                what[row + 1] = "target"
+                guess[row + 1] = int(one.guess[accepted, row - accepted - 1]) if accepted < steps else -1
+    return pd.DataFrame({"token": token_ids.numpy(), "what": what, "guess": guess})
 
 
 def count(hits: Hits, steps: int) -> Acceptance:

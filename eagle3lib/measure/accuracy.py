@@ -27,7 +27,8 @@ class Accuracy:
 
     samples: tuple[str, ...]
     rows: Counts  # rows scored
-    known: Counts  # of those, rows whose token is in the draft vocabulary
+    written: Counts  # rows whose token at this step is the target's own: those scored, and rows that begin in the prompt
+    known: Counts  # of those scored, rows whose token is in the draft vocabulary
     right: Counts  # right at the step
     joint: Counts  # right at this step and all before
     before: Counts  # right at all steps before, among the rows scored at this one
@@ -78,12 +79,12 @@ def share(above: Int[np.ndarray, " S"], below: Int[np.ndarray, " S"]) -> tuple[f
 
 
 def count(one: Hits) -> tuple[np.ndarray, ...]:
-    """One sample's rows, known, right, joint, before: [K] each. Needs hits that go on after a miss."""
+    """One sample's rows, written, known, right, joint, before: [K] each. Needs hits that go on after a miss."""
     assert one.complete
     hit, scored, known = one.hit.numpy(), one.scored.numpy(), one.known.numpy()
     together = np.logical_and.accumulate(hit & scored, axis=0)
     earlier = np.concatenate([np.ones_like(together[:1]), together[:-1]])
-    return tuple(part.sum(1) for part in (scored, scored & known, hit & scored, together, earlier & scored))
+    return tuple(part.sum(1) for part in (scored, one.written.numpy(), scored & known, hit & scored, together, earlier & scored))
 
 
 def accuracy(drafter: Drafter, captures: Iterable[Capture], steps: int = 8) -> Accuracy:

@@ -1,5 +1,6 @@
 """What is read of a target's folder: its embedding rows, its head's rows and its final norm; never the model."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -67,6 +68,13 @@ class Target:
         """Rows `ids` of its head; of its embedding where it has no head of its own (tied)."""
         own = [name for name in HEAD if name in self.files.headers]
         return self.files.rows(own[0] if own else self._name(EMBEDDING), ids)
+
+    def head_blocks(self, rows: int) -> Iterator[tuple[int, Float[Tensor, "N Ht"]]]:
+        """Its head (its embedding where tied), `rows` rows at a time: number of the first row, and the rows."""
+        own = [name for name in HEAD if name in self.files.headers]
+        name = own[0] if own else self._name(EMBEDDING)
+        for first in range(0, self.files.headers[name].shape[0], rows):
+            yield first, self.files.block(name, first, first + rows)
 
     def norm(self) -> Float[Tensor, " Ht"]:
         """Weight of its final norm."""

@@ -70,6 +70,11 @@ class TensorFiles(Mapping):
             out[place] = view[row : row + 1][0]
         return out
 
+    def block(self, name: str, first: int, end: int) -> Tensor:
+        """Rows `first` to `end` (not included) of tensor `name`; of a safetensors file only they are read."""
+        handle = self._open[self.headers[name].file]
+        return handle[name][first:end] if isinstance(handle, dict) else handle.get_slice(name)[first:end]
+
 
 def _open(file: Path):
     """A safetensors handle, or a dict of tensors for files of `torch.save` (mapped, never unpickled freely)."""

@@ -41,6 +41,7 @@ class Hits:
     guess: Int[Tensor, "K T"]  # the guessed token, as the target's id; -1 where nothing was drafted
     hit: Bool[Tensor, "K T"]  # the guess was the text's token
     scored: Bool[Tensor, "K T"]  # x_{t+1}..x_{t+2+k} are all the target's own writing
+    written: Bool[Tensor, "K T"]  # x_{t+2+k} is the target's own writing, whatever comes before it
     known: Bool[Tensor, "K T"]  # x_{t+2+k} is in the draft vocabulary: others cannot be guessed
     complete: bool  # False when rows were dropped after their first miss, so that only leading hits count
 
@@ -77,18 +78,18 @@ def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = 
         raise InputError(
             f"{capture.name}: NaN or infinite states in {len(broken)} rows, first row {int(broken[0])}: record it again"
         )
-    scored = torch.zeros(steps, T, dtype=torch.bool)
-    known = torch.zeros(steps, T, dtype=torch.bool)
+    scored, written, known = (torch.zeros(steps, T, dtype=torch.bool) for _ in range(3))
     guess = torch.full((steps, T), -1)
     truth = torch.full((steps, T), -2)  # x_{t+2+k}
     sayable = torch.isin(ids, drafter.target_ids.cpu())
     for step in range(steps):
         scored[step, scored_rows(mask, step)] = True
         truth[step, : max(T - 2 - step, 0)] = ids[2 + step :]
+        written[step, : max(T - 2 - step, 0)] = mask[2 + step :]
         known[step, : max(T - 2 - step, 0)] = sayable[2 + step :]
     rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
-        return Hits(capture.name, guess, guess == truth, scored, known, complete)
+        return Hits(capture.name, guess, guess == truth, scored, written, known, complete)
     g, ids = g.to(drafter.device, drafter.dtype), ids.to(drafter.device)
     out = drafter.forward(drafter.fuse(g[rows]), ids[rows + 1], rows.to(drafter.device), Memory())
     for step in range(steps):
@@ -100,7 +101,7 @@ def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = 
         if step:
             out = drafter.forward(out.feed, ids[rows + 1 + step], rows.to(drafter.device), out.memory, step)
         guess[step, rows] = drafter.predict(out.normed).cpu()
-    return Hits(capture.name, guess, guess == truth, scored, known, complete)
+    return Hits(capture.name, guess, guess == truth, scored, written, known, complete)
 
 
 def hits(drafter: Drafter, captures: Iterable[Capture], steps: int, complete: bool = True) -> list[Hits]:

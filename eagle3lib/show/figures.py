@@ -1,16 +1,16 @@
-"""Figures: each function takes numbers and returns a matplotlib Figure; none computes, none shows."""
+"""Figures of hidden states: each function takes numbers and returns a Picture; none computes, none shows."""
 
 from collections.abc import Mapping
 from io import BytesIO
 
+import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
-
-from ..measure.acceptance import Acceptance
 
 DPI = 110
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")  # Okabe and Ito: told apart by all
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # and without colour
+ACROSS = 4  # panels side by side at most
 
 
 class Picture(Figure):
@@ -22,8 +22,13 @@ class Picture(Figure):
         return png.getvalue()
 
 
-def _label(stream) -> str:
-    return f"r_{stream}" if isinstance(stream, int) else str(stream)
+def label(stream) -> str:
+    """r_15 for 15; other labels as they are."""
+    return f"r_{stream}" if isinstance(stream, (int, np.integer)) else str(stream)
+
+
+def colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
 
 
 def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Picture:
@@ -34,17 +39,16 @@ def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Picture:
     figure = Picture(figsize=(3.6 * len(sets), 3.6), layout="constrained")
     panels = figure.subplots(1, len(sets), sharey=True, squeeze=False)[0]
     streams = sorted({s for chosen in sets.values() for s in chosen}, key=str)
-    colour = {s: COLOURS[i % len(COLOURS)] for i, s in enumerate(streams)}
     kept = table[table.position > 0]
     for panel, (name, chosen) in zip(panels, sets.items(), strict=True):
         for slot, stream in enumerate(chosen):
             values = kept[kept.stream == stream].norm
             box = panel.boxplot([values], positions=[slot], widths=0.55, whis=(5, 95), showfliers=False, patch_artist=True)
-            box["boxes"][0].set(facecolor=colour[stream], alpha=0.55)
+            box["boxes"][0].set(facecolor=colour(streams.index(stream)), alpha=0.55)
             box["medians"][0].set(color="black")
             panel.annotate(f"{values.median():.3g}", (slot + 0.32, values.median()), va="center", fontsize=9)
         panel.set_title(name, fontsize=10)
-        panel.set_xticks(range(len(chosen)), [f"slot {i + 1}\n{_label(s)}" for i, s in enumerate(chosen)])
+        panel.set_xticks(range(len(chosen)), [f"slot {i + 1}\n{label(s)}" for i, s in enumerate(chosen)])
         panel.set_xlim(-0.6, len(chosen) - 0.2)
         panel.grid(axis="y", alpha=0.25)
     panels[0].set_yscale("log")
@@ -52,32 +56,87 @@ def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Picture:
     return figure
 
 
-def accept_length(curves: Mapping[str, Acceptance]) -> Picture:
-    """Accept length (walk) against draft steps K, with 95 % intervals over samples; a line for each name."""
-    figure = Picture(figsize=(6.4, 4.0), layout="constrained")
+def _panels(number: int, height: float, shared: bool = True) -> tuple[Picture, list]:
+    """A grid of `number` panels, at most ACROSS side by side, on the same axes if `shared`; the rest is taken away."""
+    rows = -(-number // ACROSS)
+    figure = Picture(figsize=(2.6 * min(number, ACROSS) + 0.6, height * rows), layout="constrained")
+    grid = figure.subplots(rows, min(number, ACROSS), sharey=shared, sharex=shared, squeeze=False)
+    for panel in grid.flat[number:]:
+        panel.remove()
+    return figure, list(grid.flat[:number])
+
+
+def norms_by_position(table: pd.DataFrame) -> Picture:
+    """A panel for each stream: row norms along the text, median and quartiles over samples, position 0 marked."""
+    streams = list(dict.fromkeys(table.stream))
+    figure, panels = _panels(len(streams), 2.5)
+    for i, (panel, stream) in enumerate(zip(panels, streams, strict=True)):
+        along = table[table.stream == stream].groupby("position").norm.quantile([0.25, 0.5, 0.75]).unstack()
+        panel.fill_between(along.index, along[0.25], along[0.75], color=colour(i), alpha=0.25, linewidth=0)
+        panel.plot(along.index, along[0.5], color=colour(i), linewidth=1)
+        panel.plot([along.index[0]], [along[0.5].iloc[0]], MARKERS[0], color="black", markersize=5)
+        panel.annotate(f"{along[0.5].iloc[0]:.3g} at position 0", (along.index[0], along[0.5].iloc[0]), xytext=(6, 5),
+                       textcoords="offset points", fontsize=9)  # fmt: skip
+        panel.set_title(label(stream), fontsize=10)
+        panel.set_yscale("log")
+        panel.set_ylim(top=table.norm.max() * 3)
+        panel.set_xlabel("position")
+        panel.set_ylabel("norm of a row (log scale)" if i % ACROSS == 0 else "")
+        panel.grid(alpha=0.25)
+    return figure
+
+
+def norm_distributions(table: pd.DataFrame) -> Picture:
+    """A panel for each stream: how its row norms are distributed, prompt rows beside the target's own writing."""
+    streams = list(dict.fromkeys(table.stream))
+    figure, panels = _panels(len(streams), 2.4, shared=False)
+    for i, (panel, stream) in enumerate(zip(panels, streams, strict=True)):
+        kept = table[(table.stream == stream) & (table.position > 0)]
+        edges = np.linspace(*kept.norm.quantile([0.002, 0.998]), 40)  # a few rows beyond would leave the rest a stroke
+        for answer, style in ((True, {"color": colour(i), "alpha": 0.6}), (False, {"color": "black", "histtype": "step"})):
+            values = kept[kept.answer == answer].norm
+            name = "written by the target" if answer else "prompt"
+            if len(values):
+                panel.hist(values, edges, weights=np.full(len(values), 100 / len(values)), label=name, **style)
+        panel.set_title(f"{label(stream)}: median {kept.norm.median():.3g}", fontsize=10)
+        panel.set_xlabel("norm of a row")
+        panel.set_ylabel("% of rows" if i % ACROSS == 0 else "")
+    panels[0].legend(fontsize=8)
+    return figure
+
+
+def channels(profile: pd.DataFrame) -> Picture:
+    """A panel for each stream: root mean square of every channel, the largest one named. `profile`: `channel_profile`."""
+    figure, panels = _panels(len(profile.columns), 2.3)
+    for i, (panel, stream) in enumerate(zip(panels, profile.columns, strict=True)):
+        values = profile[stream]
+        panel.vlines(values.index, values.min() / 2, values, color=colour(i), linewidth=0.6)
+        top = int(values.idxmax())
+        side = "left" if top < len(values) / 2 else "right"
+        panel.annotate(f"channel {top}", (top, values[top]), xytext=(0, 3), textcoords="offset points", fontsize=9, ha=side)
+        panel.set_title(label(stream), fontsize=10)
+        panel.set_yscale("log")
+        panel.set_ylim(top=profile.to_numpy().max() * 3)
+        panel.set_xlabel("channel")
+        panel.set_ylabel("root mean square (log scale)" if i % ACROSS == 0 else "")
+    return figure
+
+
+def lens(summary: pd.DataFrame) -> Picture:
+    """How often each stream, through the target's own norm and head, gives the text's next token; 95 % intervals."""
+    figure = Picture(figsize=(6.4, 0.45 * len(summary) + 1.0), layout="constrained")
     axes = figure.subplots()
-    for i, (name, found) in enumerate(curves.items()):
-        table = found.table()
-        middle = table["accept length"]
-        axes.plot(
-            table.index,
-            middle,
-            "o-",
-            color=COLOURS[i % len(COLOURS)],
-            markersize=4,
-            label=f"{name}: {middle.iloc[-1]:.2f} at K = {table.index[-1]}",
+    places = range(len(summary))
+    axes.barh(places, summary.agreement, color=COLOURS[0], alpha=0.6)
+    axes.hlines(places, summary.low, summary.high, color="black")
+    for place, (share, high) in enumerate(zip(summary.agreement, summary.high, strict=True)):
+        axes.annotate(
+            f"{share:.3f}", (max(share, high), place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9
         )
-        axes.fill_between(table.index, table.low, table.high, color=COLOURS[i % len(COLOURS)], alpha=0.15, linewidth=0)
-    axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
-    axes.annotate(
-        "no draft is ever accepted", (axes.get_xlim()[1], 1), xytext=(0, -10), textcoords="offset points", ha="right", fontsize=8
-    )
-    axes.set_xlabel("draft steps K")
-    axes.set_ylabel("accept length (tokens a round)")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylim(bottom=0.9)
-    axes.grid(alpha=0.25)
-    figure.legend(fontsize=9, loc="outside lower center", frameon=False)
+    axes.set_yticks(places, [label(s) for s in summary.index])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.12)
+    axes.set_xlabel("share of rows whose next token it gives (higher: nearer to the output)")
     return figure
 
 

@@ -1,0 +1,75 @@
+"""What each stream would predict by itself: the target's own final norm and head applied to it (the "logit lens").
+
+The last state must predict the target's next token on text it wrote greedily: a check of the whole recording. Earlier streams
+do so less and less, which orders them by depth; a stream whose rows are shifted loses what it had.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from tqdm import tqdm
+
+from ..read.capture import Capture
+from ..read.target import Target
+from ..run.drafter import rms_norm
+from .intervals import ratio_interval
+
+BLOCK = 8192  # rows of the head read and held at once: a head of 7,168 x 163,840 is never in memory whole
+ROWS = 64  # of one sample that are looked at, unless told otherwise
+
+
+@torch.inference_mode()
+def best_tokens(target: Target, states: Float[Tensor, "N Ht"]) -> Int[Tensor, " N"]:
+    """The target's most likely token for each state that has passed its final norm: argmax of head @ state, by blocks."""
+    best, where = torch.full((len(states),), -torch.inf), torch.zeros(len(states), dtype=torch.int64)
+    for first, rows in target.head_blocks(BLOCK):
+        value, place = (states @ rows.float().T).max(-1)
+        better = value > best
+        best = torch.where(better, value, best)
+        where = torch.where(better, place + first, where)
+    return where
+
+
+def through_norm(target: Target, states: Float[Tensor, "N Ht"]) -> Float[Tensor, "N Ht"]:
+    """States before the target's final norm, taken through it."""
+    return rms_norm(states, target.norm().float(), target.eps)
+
+
+def logit_lens(captures: Iterable[Capture], target: Target, rows: int = ROWS) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """For every stream and the last state: how often the target's norm and head make the text's next token of it.
+
+    Looked at: the first `rows` rows of each sample whose next token the target wrote. Returns a summary (stream -> rows,
+    agreement, its 95 % interval over samples) and the tokens of each row (sample, position, next token, and a column of
+    predicted ids for each stream).
+    """
+    tables, places, states = [], [], []
+    for capture in tqdm(captures, desc="logit lens", unit="sample", leave=False):
+        R = min([len(capture.token_ids) - 1, *(len(s) for s in capture.streams.values())])
+        at = capture.loss_mask[1 : R + 1].nonzero()[:rows, 0]
+        if len(at) == 0:
+            continue
+        tables.append(pd.DataFrame({"sample": capture.name, "position": at.numpy(), "next": capture.token_ids[at + 1].numpy()}))
+        for label in capture.streams:
+            places.append((label, len(tables) - 1))
+            states.append(through_norm(target, capture.stream(label)[at]))
+        if capture.last is not None and capture.last_kind != "unknown":
+            last = capture.last[at].float()
+            places.append(("last", len(tables) - 1))
+            states.append(last if capture.last_kind == "post_norm" else through_norm(target, last))
+    if not tables:
+        return pd.DataFrame(columns=["rows", "agreement", "low", "high"]), pd.DataFrame()
+    guessed = best_tokens(target, torch.cat(states)).split([len(s) for s in states])  # one pass over the head for all
+    for (label, number), guess in zip(places, guessed, strict=True):
+        tables[number][label] = guess.numpy()
+    tokens = pd.concat(tables, ignore_index=True)
+    summary = []
+    for label in [column for column in tokens.columns if column not in ("sample", "position", "next")]:
+        right = (tokens[label] == tokens.next).groupby(tokens["sample"]).agg(["sum", "count"]).to_numpy(dtype=float)
+        low, high = ratio_interval(np.ascontiguousarray(right[:, 0]), np.ascontiguousarray(right[:, 1]))
+        share = right[:, 0].sum() / right[:, 1].sum()
+        summary.append({"stream": label, "rows": int(right[:, 1].sum()), "agreement": share, "low": low, "high": high})
+    return pd.DataFrame(summary).set_index("stream"), tokens
