@@ -7,6 +7,7 @@ Data goes one way: read (files become objects) -> run (the forward, drafting, de
 from .judge.finding import Finding, Findings
 from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
+from .judge.recording import streams_to_record, what_to_record
 from .measure.acceptance import Acceptance, acceptance, by_position
 from .measure.accuracy import Accuracy, accuracy
 from .measure.inventory import inventory, recipe_table
@@ -19,6 +20,7 @@ from .read.captures import Captures, read_captures, write_captures
 from .read.checkpoint import Checkpoint, open_checkpoint
 from .read.errors import InputError
 from .read.recipe import Recipe, Rope
+from .read.served import read_served
 from .read.target import Target, open_target
 from .run.chain import Chain, Hits, chain_hits, hits
 from .run.decode import Decoded, speculative_decode
@@ -26,9 +28,10 @@ from .run.drafter import Drafter, Memory
 from .run.record import record
 
 __all__ = [
-    "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings", "Hits",
-    "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "by_position", "chain_hits",
-    "channel_profile", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch", "norm_summary", "open_checkpoint",
-    "open_target", "probe", "read_captures", "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode",
-    "trainer_figures", "write_captures",
+    "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
+    "Hits", "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "by_position",
+    "chain_hits", "channel_profile", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
+    "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_served",
+    "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures",
+    "what_to_record", "write_captures",
 ]  # fmt: skip

@@ -7,6 +7,7 @@ import torch
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import count, walk
 from eagle3lib.run.chain import draft_slowly, scored_rows
+from eagle3lib.run.device import CPU_BLOCK, block_size
 from eagle3lib.run.drafter import attend
 
 STEPS = 4
@@ -61,13 +62,29 @@ def test_walk_starts_rounds_where_an_engine_would(easy):
     assert count(hits, 3).walks[3]["tiny"].tolist() == [rounds.count(a) for a in range(4)]
 
 
-def test_attention_in_blocks_equals_attention_at_once(monkeypatch):
+def test_attention_in_blocks_equals_attention_at_once():
     g = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(12, heads, 8, generator=g) for heads in (4, 2, 2))
     rows, own = torch.arange(12), [(torch.randn(12, 2, 8, generator=g), torch.randn(12, 2, 8, generator=g))]
     whole = attend(q, rows, (k, v), own)
-    monkeypatch.setattr("eagle3lib.run.drafter.BLOCK", 12 * 4 * 5)
-    torch.testing.assert_close(attend(q, rows, (k, v), own), whole)
+    torch.testing.assert_close(attend(q, rows, (k, v), own, block=12 * 4 * 5), whole)
+
+
+def test_blocks_are_sized_to_what_a_gpu_has_free(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (10 * 10**9, 80 * 10**9))
+    assert block_size(torch.device("cuda")) * 4 == pytest.approx(2 * 10**9)  # bytes
+    assert block_size(torch.device("cpu")) == CPU_BLOCK
+
+
+def test_guesses_and_what_can_be_guessed(tiny_checkpoint):
+    drafter, capture = e3.Drafter(tiny_checkpoint), tiny.capture(T=20, prompt=5)
+    found = e3.chain_hits(drafter, capture, 2)
+    g, ids = capture.joined(drafter.recipe), capture.token_ids
+    assert found.guess[0, 9] == draft_slowly(drafter, g[:10], ids[:11], 1)[0]
+    sayable = set(drafter.target_ids.tolist())
+    assert found.known[1, :17].tolist() == [int(token) in sayable for token in ids[3:]]
+    assert not (found.hit & ~found.known).any()
+    assert found.written[0].tolist() == [token >= 5 for token in range(2, 20)] + [False, False]
 
 
 def test_rows_that_can_be_scored():

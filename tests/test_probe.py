@@ -41,6 +41,19 @@ def test_other_streams(tiny_checkpoint):
     assert finding.evidence["p"] < 0.01
 
 
+def test_unlabelled_slots_in_another_order(tiny_checkpoint):
+    """Captures without labels: only the order of the slots can be told, and it is."""
+    captures = written_for(e3.Drafter(tiny_checkpoint), 16)
+    slots = {"slot0": 4, "slot1": 2, "slot2": 3}  # recorded in another order than trained
+    unlabelled = [c.replace(streams={slot: c.streams[n] for slot, n in slots.items()}, known={}) for c in captures]
+    found = e3.probe(tiny_checkpoint, unlabelled)
+    assert found.streams == ("slot1", "slot2", "slot0")
+    assert found.findings[0].level == "fault"
+    assert found.findings[0].change == "hand the recorded slots over in the order slot1, slot2, slot0"
+    mended = e3.Drafter(tiny_checkpoint, tiny_checkpoint.recipe.replace(streams=found.streams))
+    assert torch.equal(unlabelled[0].joined(mended.recipe), captures[0].joined(tiny_checkpoint.recipe))
+
+
 def test_chance_accuses_nobody(tiny_checkpoint):
     """Text that has nothing to do with any stream: whatever is best must not be called a fault."""
     for seed in range(8):
@@ -84,7 +97,7 @@ def test_too_little_is_said(tiny_checkpoint):
     with pytest.raises(e3.InputError, match="1 sample"):
         e3.probe(tiny_checkpoint, [tiny.capture()])
     few = [tiny.capture(streams=(2, 3), name=n) for n in "ab"]
-    with pytest.raises(e3.InputError, match="2 labelled streams"):
+    with pytest.raises(e3.InputError, match="2 streams in every sample"):
         e3.probe(tiny_checkpoint, few)
 
 

@@ -4,11 +4,14 @@ from collections.abc import Sequence
 
 from ..measure.acceptance import Acceptance
 from ..measure.intervals import ratio_interval
+from ..read.capture import Label
 from .finding import Finding
 from .probe import config_line, name_of
 
 
-def mismatch(trained: Sequence[int], served: Sequence[int], as_trained: Acceptance, as_served: Acceptance, steps: int) -> Finding:
+def mismatch(
+    trained: Sequence[Label], served: Sequence[Label], as_trained: Acceptance, as_served: Acceptance, steps: int
+) -> Finding:
     """Accept length with K = `steps` drafts on the streams it was trained on, beside those it is served; one Finding.
 
     Cost: how many times as many rounds, so target passes, the same text takes; the interval is over samples, paired. Where it

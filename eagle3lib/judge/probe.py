@@ -29,7 +29,7 @@ SAMPLES = 48  # more are not needed to tell streams apart, and cost time
 Hypothesis = Callable[[Checkpoint, Recipe, Capture], tuple[Checkpoint, Recipe, Capture]]
 
 
-def streams_are(streams: tuple[int, ...]) -> Hypothesis:
+def streams_are(streams: tuple[Label, ...]) -> Hypothesis:
     """The slots of `fc` were trained on these streams, in this order."""
 
     def apply(ckpt: Checkpoint, recipe: Recipe, capture: Capture) -> tuple[Checkpoint, Recipe, Capture]:
@@ -40,12 +40,12 @@ def streams_are(streams: tuple[int, ...]) -> Hypothesis:
 
 def stream_hypotheses(recipe: Recipe, labels: Sequence[Label]) -> Iterator[tuple[str, Hypothesis]]:
     """All ordered choices of `n_streams` among the streams that were recorded: name and hypothesis."""
-    for streams in permutations(sorted(n for n in labels if isinstance(n, int)), recipe.n_streams):
+    for streams in permutations(labels, recipe.n_streams):
         yield name_of(streams), streams_are(streams)
 
 
-def name_of(streams: tuple[int, ...] | None) -> str:
-    return "streams " + (", ".join(f"r_{n}" for n in streams) if streams else "not said")
+def name_of(streams: tuple[Label, ...] | None) -> str:
+    return "streams " + (", ".join(f"r_{n}" if isinstance(n, int) else n for n in streams) if streams else "not said")
 
 
 @dataclass(frozen=True)
@@ -53,50 +53,58 @@ class Probe:
     """Hypotheses ranked by step-1 accuracy on the same rows, and what follows."""
 
     table: pd.DataFrame  # by hypothesis: accuracy, low, high, p configured, p best
-    streams: tuple[int, ...]  # what it was trained on: as configured, unless others beat that by more than noise
-    configured: tuple[int, ...] | None
+    streams: tuple[Label, ...]  # what it was trained on: as configured, unless others beat that by more than noise
+    configured: tuple[Label, ...] | None  # of captures without labels: the slots as they were recorded
     findings: Findings
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
 
 
-def probe(ckpt: Checkpoint, captures: Sequence, streams: Sequence[int] | None = None, device: str = "cpu") -> Probe:
+def recorded(captures: Sequence[Capture]) -> list[Label]:
+    """The streams that every sample has: by n where they are labelled, else the slots in the order of the recording."""
+    common = set.intersection(*(set(capture.streams) for capture in captures))
+    labelled = sorted(n for n in common if isinstance(n, int))
+    return labelled or [slot for slot in captures[0].streams if slot in common]
+
+
+def probe(
+    ckpt: Checkpoint, captures: Sequence, streams: Sequence[int] | None = None, device: str = "cpu", dtype: str = "float32"
+) -> Probe:
     """Which streams was the drafter trained on? All ordered choices among those recorded, at most 48 samples.
 
     `streams`: only these of the recorded ones. Score: step-1 accuracy (argmax equals the target's next token). Against "as
-    configured": signed-rank test over samples, multiplied by the number of hypotheses (Bonferroni). Raises InputError when
-    the captures have no labelled streams, fewer than the drafter takes, too many to try, or no two samples.
+    configured": signed-rank test over samples, multiplied by the number of hypotheses (Bonferroni). Captures whose streams
+    have no labels can only tell their order. Raises InputError when there are fewer streams than the drafter takes, too many
+    to try, or no two samples.
     """
     recipe, some = ckpt.recipe, captures[:SAMPLES]
     if len(some) < 2:
         raise InputError(f"captures: {len(some)} sample; the probe compares over samples and needs 2 or more, better 24")
-    labels = sorted(set.intersection(*({n for n in c.streams if isinstance(n, int)} for c in some)))
-    labels = [n for n in labels if streams is None or n in streams]
+    labels = [n for n in recorded(some) if streams is None or n in streams]
     if len(labels) < recipe.n_streams:
-        raise InputError(
-            f"captures: {len(labels)} labelled streams in every sample, but fc takes {recipe.n_streams}: record more"
-        )
+        raise InputError(f"captures: {len(labels)} streams in every sample, but fc takes {recipe.n_streams}: record more")
+    configured = recipe.streams if isinstance(labels[0], int) else tuple(labels[: recipe.n_streams])
     choices = perm(len(labels), recipe.n_streams)
     if choices > CHOICES:
         raise InputError(
             f"captures: {len(labels)} recorded streams are {choices:,} ordered choices, more than {CHOICES:,}: "
             "name some with streams="
         )
-    base = Drafter(ckpt, device=device)
-    scores: dict[str, tuple[tuple[int, ...], Accuracy]] = {}
+    base = Drafter(ckpt, device=device, dtype=dtype)
+    scores: dict[str, tuple[tuple[Label, ...], Accuracy]] = {}
     for name, hypothesis in tqdm(list(stream_hypotheses(recipe, labels)), desc="probe: streams", unit="hypothesis", leave=False):
         _, tried, _ = hypothesis(ckpt, recipe, some[0])
         drafter = base.with_recipe(tried)
         scores[name] = tried.streams, Accuracy.of(chain_hits(drafter, capture, steps=1) for capture in some)
-    table = rank(scores, recipe.streams)
+    table = rank(scores, configured)
     best = scores[table.index[0]][0]
-    finding = judge(table, best, recipe.streams, labels, len(some))
-    settled = best if finding.level == "fault" or recipe.streams is None else recipe.streams
-    return Probe(table, settled, recipe.streams, Findings([finding]))
+    finding = judge(table, best, configured, labels, len(some))
+    settled = best if finding.level == "fault" or configured is None else configured
+    return Probe(table, settled, configured, Findings([finding]))
 
 
-def rank(scores: dict[str, tuple[tuple[int, ...], Accuracy]], configured: tuple[int, ...] | None) -> pd.DataFrame:
+def rank(scores: dict[str, tuple[tuple[Label, ...], Accuracy]], configured: tuple[Label, ...] | None) -> pd.DataFrame:
     """Best first. `p configured` and `p best`: corrected p-values of the difference to the configured choice and to the best;
     nan for itself, and where the configured streams were not recorded.
     """
@@ -123,11 +131,11 @@ def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
 
 
 def judge(
-    table: pd.DataFrame, best_streams: tuple[int, ...], configured: tuple[int, ...] | None, labels: list[int], samples: int
+    table: pd.DataFrame, best_streams: tuple[Label, ...], configured: tuple[Label, ...] | None, labels: list[Label], samples: int
 ) -> Finding:
     """One finding: trained on other streams (`best_streams`, the table's first), on those configured, or no telling."""
     name, best = name_of(configured), table.index[0]
-    recorded = f"only {', '.join(f'r_{n}' for n in labels)} were recorded; others cannot be judged"
+    recorded = f"only {name_of(tuple(labels))} were recorded; others cannot be judged"
     evidence = {f"step-1 accuracy, {best}": float(table.accuracy[best]), "hypotheses": len(table), "samples": samples}
     if name not in table.index:
         what = f"the configured {name} are not all recorded; of those that are, {best} fit best"
@@ -150,11 +158,15 @@ def judge(
     return Finding("note", "config", what, evidence, settle=f"more samples than {samples}; {recorded}")
 
 
-def config_line(streams: tuple[int, ...]) -> str:
+def config_line(streams: tuple[Label, ...]) -> str:
     """The line of config.json that makes engines capture these streams, as boundary ids (id n captures r_n).
+
+    Of slots without labels only their order can be told.
 
     vLLM reads boundary ids at the top level; SGLang reads them under `eagle_config` since sgl-project/sglang#25454, but takes
     ids that begin with 1 for ids of layers whose output is taken.
     """
+    if not all(isinstance(n, int) for n in streams):
+        return f"hand the recorded slots over in the order {', '.join(map(str, streams))}"
     line = f'"eagle_aux_hidden_state_layer_ids": {list(streams)}'
     return line + " (not sayable to SGLang: it adds 1 to ids that begin with 1)" if streams[0] == 1 else line

@@ -57,10 +57,12 @@ class Capture:
     def joined(self, recipe: Recipe) -> Float[Tensor, "R nHt"]:
         """What `fc` is given: the recipe's streams side by side, in its order.
 
-        Streams without labels are taken by position. Raises InputError for a stream that is absent or of another width.
+        Streams without labels are taken by position, unless the recipe names them ("slot0"). Raises InputError for a stream
+        that is absent or of another width.
         """
         labels: tuple[Label, ...] | None = recipe.streams
-        if all(isinstance(label, str) for label in self.streams):
+        named = labels is not None and all(isinstance(label, str) for label in labels)
+        if all(isinstance(label, str) for label in self.streams) and not named:
             labels = tuple(self.streams)[: recipe.n_streams]
         if labels is None:
             raise InputError(

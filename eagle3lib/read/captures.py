@@ -1,13 +1,15 @@
-"""Folders of captures in this project's own format: one safetensors file a sample, and captures.json beside them.
+"""Folders of captures: this project's own format, and the way into those of other tools (dumps.py).
 
-A file holds `token_ids` [T] int32, `loss_mask` [T] bool, `stream.N` [R, Ht] for each n (each stored once, whichever sets of
-streams it belongs to) and `last` [R, Ht]. captures.json says what no tensor can: which target, how many layers, what each
-stream is and how that is known, and whether `last` is before or after the final norm.
+The own format is one safetensors file a sample, and captures.json beside them. A file holds `token_ids` [T] int32, `loss_mask`
+[T] bool, `stream.N` [R, Ht] for each n (each stored once, whichever sets of streams it belongs to; `stream.slotN` where nobody
+knows n) and `last` [R, Ht]. captures.json says what no tensor can: which target, how many layers, what each stream is and how
+that is known, and whether `last` is before or after the final norm.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -16,12 +18,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from .capture import Capture, Label
+from .dump_formats import known_formats
+from .dumps import find_dump
 from .errors import InputError
 from .tensors import TensorFiles, existing_folder, read_json
 
 FORMAT = "eagle3lib captures, version 1"
 SIDECAR = "captures.json"
-STREAM = re.compile(r"stream\.\d+")
+STREAM = re.compile(r"stream\.(slot)?(\d+)")
 
 
 class Streams(Mapping):
@@ -29,7 +33,8 @@ class Streams(Mapping):
 
     def __init__(self, files: TensorFiles):
         self.files = files
-        self.names = {int(name.removeprefix("stream.")): name for name in files if STREAM.fullmatch(name)}
+        found = sorted((int(match[2]), match) for name in files if (match := STREAM.fullmatch(name)))
+        self.names: dict[Label, str] = {f"slot{n}" if match[1] else n: match[0] for n, match in found}
 
     def __getitem__(self, label: Label) -> Tensor:
         return self.files[self.names[label]]
@@ -38,7 +43,7 @@ class Streams(Mapping):
         return label in self.names  # a Mapping's own way would read the stream
 
     def __iter__(self) -> Iterator[Label]:
-        return iter(sorted(self.names))
+        return iter(self.names)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -47,55 +52,48 @@ class Streams(Mapping):
 class Captures(Sequence):
     """A folder of captures, each a Capture; a sample's file is opened when it is asked for, and nothing of it kept."""
 
-    def __init__(self, folder: Path, sidecar: dict):
-        self.folder, self.sidecar = folder, sidecar
-        self.samples = sidecar["samples"]
+    def __init__(self, folder: Path, samples: Sequence, read: Callable[..., Capture], title: str):
+        self.folder, self.samples, self.read, self.title = folder, samples, read, title
 
     def __len__(self) -> int:
         return len(self.samples)
 
     def __getitem__(self, index):
         if isinstance(index, slice):
-            some = Captures(self.folder, self.sidecar)
-            some.samples = self.samples[index]
-            return some
-        sample = self.samples[index]
-        path = self.folder / sample["file"]
-        files = TensorFiles([path])
-        missing = {"token_ids", "loss_mask"} - set(files)
-        if missing:
-            raise InputError(
-                f"{path}: no {' and no '.join(sorted(missing))}; it holds {', '.join(sorted(files))}: record it again"
-            )
-        streams = Streams(files)
-        if not streams:
-            raise InputError(
-                f"{path}: no stream.N tensor, so no hidden states; it holds {', '.join(sorted(files))}: record it again"
-            )
-        told = self.sidecar.get("streams", {})
-        return Capture(
-            name=sample["name"],
-            token_ids=files["token_ids"].long(),
-            loss_mask=files["loss_mask"].bool(),
-            streams=streams,
-            last=files.get("last"),
-            last_kind=self.sidecar.get("last", "unknown") if "last" in files else "none",
-            known={n: f"{SIDECAR}: {told[str(n)]}" for n in streams if str(n) in told},
-            about={key: value for key, value in sample.items() if key not in ("file", "name")},
-        )
+            return Captures(self.folder, self.samples[index], self.read, self.title)
+        return self.read(self.samples[index])
 
     def __repr__(self) -> str:
-        return f"Captures({self.folder.name}: {len(self)} samples, streams {', '.join(self.sidecar.get('streams', {}))})"
+        return f"Captures({self.folder.name}: {len(self)} samples, {self.title})"
 
 
-def read_captures(path: str | Path) -> Captures:
-    """The captures in folder `path`, lazily. Raises InputError when it is no such folder or names files that are absent."""
+def read_captures(path: str | Path, streams: Sequence[int] | None = None, last: str | None = None) -> Captures:
+    """The captures in folder `path`, lazily: this library's own, or the dump of another tool (dump_formats.py lists them).
+
+    Dumps do not say which layers their states are of: `streams` gives the n of each, in the file's order; without it they
+    are called slot0, slot1, … and a drafter takes them by position. `last`, "pre_norm", "post_norm" or "none", says what the
+    last state in a dump is, where what its tool mostly does is not true of it. Raises InputError when the folder holds
+    nothing known, or files that are absent; of one that is broken, when it is read.
+    """
     folder = existing_folder(path, "captures")
-    if not (folder / SIDECAR).exists():
+    if (folder / SIDECAR).exists():
+        if streams is not None or last is not None:
+            raise InputError(f"{folder}: {SIDECAR} says what its streams are: streams= and last= are for other tools' dumps")
+        sidecar = _read_sidecar(folder)
+        title = f"streams {', '.join(sidecar.get('streams', {}))}"
+        return Captures(folder, sidecar["samples"], partial(_read_sample, folder, sidecar), title)
+    dump = find_dump(folder, streams, last)
+    if dump is None:
         held = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
         raise InputError(
-            f"{folder}: no {SIDECAR}, so no captures in this library's format; the folder holds {held}: give the one that has it"
+            f"{folder}: no {SIDECAR}, so no captures in this library's format, and no dump that it knows ({known_formats()}); "
+            f"the folder holds {held}: give the one that has them"
         )
+    return Captures(folder, dump.files, dump, dump.title)
+
+
+def _read_sidecar(folder: Path) -> dict:
+    """captures.json, its list of samples checked. Raises InputError for another format and for files that are absent."""
     sidecar = read_json(folder / SIDECAR)
     if sidecar.get("format") != FORMAT:
         raise InputError(f"{folder / SIDECAR}: format is {sidecar.get('format')!r}, expected {FORMAT!r}")
@@ -110,47 +108,110 @@ def read_captures(path: str | Path) -> Captures:
         raise InputError(
             f"{folder}: {len(absent)} of {len(samples)} files that {SIDECAR} lists are absent ({absent[0]}, …): copy them too"
         )
-    return Captures(folder, sidecar)
+    return sidecar
+
+
+def _read_sample(folder: Path, sidecar: dict, sample: dict) -> Capture:
+    path = folder / sample["file"]
+    files = TensorFiles([path])
+    missing = {"token_ids", "loss_mask"} - set(files)
+    if missing:
+        raise InputError(f"{path}: no {' and no '.join(sorted(missing))}; it holds {', '.join(sorted(files))}: record it again")
+    streams = Streams(files)
+    if not streams:
+        raise InputError(f"{path}: no stream.N tensor, so no hidden states; it holds {', '.join(sorted(files))}: record it again")
+    told = sidecar.get("streams", {})
+    return Capture(
+        name=sample["name"],
+        token_ids=files["token_ids"].long(),
+        loss_mask=files["loss_mask"].bool(),
+        streams=streams,
+        last=files.get("last"),
+        last_kind=sidecar.get("last", "unknown") if "last" in files else "none",
+        known={n: f"{SIDECAR}: {told[str(n)]}" for n in streams if str(n) in told},
+        about={key: value for key, value in sample.items() if key not in ("file", "name")},
+    )
 
 
 def write_captures(
-    path: str | Path, captures: Iterable[Capture], target: str, n_layers: int, dtype: torch.dtype = torch.float16, note: str = ""
+    path: str | Path,
+    captures: Iterable[Capture],
+    target: str,
+    n_layers: int | None,
+    dtype: torch.dtype | None = torch.float16,
+    note: str = "",
+    resume: bool = False,
 ) -> Captures:
     """Write captures into a new folder, one at a time; captures.json comes last, so a half-written folder is seen to be one.
 
-    All must have integer labels and one `last_kind`. Raises InputError when the folder exists and is not empty.
+    `dtype` None keeps each tensor's own. With `resume` captures.json is written after each sample, and the folder may hold an
+    earlier recording, which is added to: an interruption loses nothing that was finished. All captures must have one
+    `last_kind`, and streams labelled by n or as slots. Raises InputError otherwise, and when the folder exists and is not
+    empty.
     """
     folder = Path(path)
-    if folder.exists() and any(folder.iterdir()):
+    sidecar = {
+        "format": FORMAT, "target": str(target), "n_layers": n_layers,
+        "dtype": "as recorded" if dtype is None else str(dtype).removeprefix("torch."), "note": note,
+        "streams": {}, "last": "none", "samples": [],
+    }  # fmt: skip
+    if resume and (folder / SIDECAR).exists():
+        earlier = read_json(folder / SIDECAR)
+        if (earlier.get("format"), earlier.get("target")) != (FORMAT, str(target)):
+            raise InputError(
+                f"{folder}: holds captures of {earlier.get('target')!r}, not of {target!r}: write into another folder"
+            )
+        sidecar |= {key: earlier[key] for key in ("streams", "last", "samples") if key in earlier}
+    elif folder.exists() and any(folder.iterdir()):
         why = "" if (folder / SIDECAR).exists() else f"; it has no {SIDECAR}: an interrupted recording can be deleted"
         raise InputError(f"{folder}: exists and is not empty: captures are written into a new folder{why}")
     folder.mkdir(parents=True, exist_ok=True)
-    samples, known, last_kinds = [], {}, set()
-    for number, capture in enumerate(tqdm(captures, desc=f"write {folder.name}", unit="sample")):
-        last_kinds.add(capture.last_kind)
-        if len(last_kinds) > 1:
-            kinds = " and ".join(sorted(last_kinds))
-            raise InputError(f"{capture.name}: last states are {kinds}; one folder holds one kind: write them apart")
-        if not all(isinstance(n, int) for n in capture.streams) or {"file", "name"} & set(capture.about):
-            raise InputError(f"{capture.name}: streams must be labelled by n, and `about` hold no file and no name of its own")
+    if resume:
+        _write_sidecar(folder, sidecar)
+    for capture in tqdm(captures, desc=f"write {folder.name}", unit="sample"):
+        _check_like(capture, sidecar, resume)
         tensors = {"token_ids": capture.token_ids.int(), "loss_mask": capture.loss_mask}
         tensors |= {f"stream.{n}": _cast(f"{capture.name}: stream {n}", t, dtype) for n, t in capture.streams.items()}
         if capture.last is not None:
             tensors["last"] = _cast(f"{capture.name}: last", capture.last, dtype)
-        file = f"sample_{number:05d}.safetensors"
+        file = f"sample_{len(sidecar['samples']):05d}.safetensors"
         save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, folder / file)
-        samples.append({"file": file, "name": capture.name, **capture.about})
-        known |= {str(n): how for n, how in capture.known.items()}
-    sidecar = {
-        "format": FORMAT, "target": str(target), "n_layers": n_layers, "dtype": str(dtype).removeprefix("torch."), "note": note,
-        "streams": known, "last": last_kinds.pop() if last_kinds else "none", "samples": samples,
-    }  # fmt: skip
-    (folder / SIDECAR).write_text(json.dumps(sidecar, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+        sidecar["samples"].append({"file": file, "name": capture.name, **capture.about})
+        sidecar["streams"] |= {str(n): how for n, how in capture.known.items()}
+        sidecar["last"] = capture.last_kind
+        if resume:
+            _write_sidecar(folder, sidecar)
+    _write_sidecar(folder, sidecar)
     return read_captures(folder)
 
 
-def _cast(what: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _check_like(capture: Capture, sidecar: dict, resume: bool) -> None:
+    """Raises InputError for a capture that cannot lie in one folder with those before it."""
+    if sidecar["samples"] and capture.last_kind != sidecar["last"]:
+        kinds = " and ".join(sorted((capture.last_kind, sidecar["last"])))
+        raise InputError(f"{capture.name}: last states are {kinds}; one folder holds one kind: write them apart")
+    if not all(STREAM.fullmatch(f"stream.{n}") for n in capture.streams) or {"file", "name"} & set(capture.about):
+        raise InputError(
+            f"{capture.name}: streams must be labelled by n, or slot0, slot1, …, and `about` hold no file and no name of its own"
+        )
+    labels = set(map(str, capture.known))
+    if resume and sidecar["samples"] and labels != set(sidecar["streams"]):
+        raise InputError(
+            f"{capture.name}: has streams {', '.join(map(str, capture.known))}, but the folder was begun with "
+            f"{', '.join(sidecar['streams'])}: record into another folder"
+        )
+
+
+def _write_sidecar(folder: Path, sidecar: dict) -> None:
+    part = folder / f"{SIDECAR}.part"
+    part.write_text(json.dumps(sidecar, indent=1, ensure_ascii=False, default=str) + "\n", encoding="utf-8")
+    part.replace(folder / SIDECAR)  # whole, or the one before
+
+
+def _cast(what: str, tensor: Tensor, dtype: torch.dtype | None) -> Tensor:
     largest = tensor.abs().max().item() if tensor.numel() else 0.0
-    if not largest <= torch.finfo(dtype).max:  # NaN as well
-        raise InputError(f"{what}: reaches {largest:.3g}, beyond {dtype}: write it in bfloat16 or float32 (dtype=)")
-    return tensor.to(dtype)
+    if not largest <= torch.finfo(dtype or tensor.dtype).max:  # NaN as well
+        raise InputError(
+            f"{what}: reaches {largest:.3g}, beyond {dtype or tensor.dtype}: write it in bfloat16 or float32 (dtype=)"
+        )
+    return tensor.to(dtype or tensor.dtype)

@@ -1,6 +1,7 @@
 """Tensor names: from a producer's spelling to the one used here. Data, and the few lines that apply it."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 # Prefixes that wrappers and exporters put before a drafter's own names; stripped as often as they occur.
@@ -13,6 +14,24 @@ RENAMES = ((re.compile(r"^midlayer\.(\d+)\."), r"layers.\1."), (re.compile(r"^mi
 
 # Tensors that some producers leave in the file and no forward reads, and why. Source: transformers before 4.32 kept the table.
 IGNORED = ((re.compile(r"rotary_emb\.inv_freq$"), "the rotary table; it is made from config.json"),)
+
+# How a producer is recognised, first match wins: a key of config.json, or the start of a tensor's name in the file.
+# Sources: speculators `config.py`; SafeAILab/EAGLE `cnets.py` and SpecForge `modeling/draft/llama3_eagle.py` (midlayer.).
+PRODUCERS = (
+    ("config", "speculators_model_type", "speculators"),
+    ("tensor", "midlayer.", "SafeAILab's layout (SafeAILab/EAGLE, SpecForge, AngelSlim)"),
+    ("tensor", "model.layers.", "ModelOpt's or a wrapper's layout"),
+    ("tensor", "layers.", "vLLM's layout (ModelOpt, speculators' tensors)"),
+)
+
+
+def producer(config: dict, names: Iterable[str]) -> str:
+    """Whose layout a checkpoint is in, by its config.json and the tensor names in its files."""
+    names = list(names)
+    for kind, mark, told in PRODUCERS:
+        if mark in config if kind == "config" else any(name.startswith(mark) for name in names):
+            return told
+    return "an unknown producer's layout"
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ class Recipe:
     n_kv_heads: int
     head_dim: int
     n_streams: int  # how many target states are joined for `fc`
-    streams: tuple[int, ...] | None  # their n (r_n: the residual stream after n decoder layers); None: nobody says
+    streams: tuple[int | str, ...] | None  # their n (r_n: the residual stream after n decoder layers); None: nobody says
     eps: float  # of every RMSNorm
     rope: Rope
     norm_before_residual: bool = False  # layer 0's residual is hidden_norm(h), not h

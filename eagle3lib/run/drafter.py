@@ -18,9 +18,9 @@ from torch.nn import functional
 from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
 from ..read.recipe import Recipe
+from .device import CPU_BLOCK, block_size, dtype_of
 
 Pair = tuple[Tensor, Tensor]  # keys and values, each [rows, n_kv_heads, head_dim]
-BLOCK = 2**26  # attention scores held at once, in elements
 
 
 @dataclass(frozen=True)
@@ -69,15 +69,20 @@ def rotate(
     return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)
 
 
-def attend(q: Float[Tensor, "T heads D"], rows: Int[Tensor, " T"], context: Pair, own: list[Pair]) -> Float[Tensor, "T heads D"]:
-    """Softmax attention of row t over context rows 0..rows[t] and over row t's own later keys. Heads share keys in groups."""
+def attend(
+    q: Float[Tensor, "T heads D"], rows: Int[Tensor, " T"], context: Pair, own: list[Pair], block: int = CPU_BLOCK
+) -> Float[Tensor, "T heads D"]:
+    """Softmax attention of row t over context rows 0..rows[t] and over row t's own later keys. Heads share keys in groups.
+
+    Rows are taken in parts, so that at most `block` scores are held at once.
+    """
     T, heads, D = q.shape
     keys, values = context
     S, n_kv, _ = keys.shape
     q = q.view(T, n_kv, heads // n_kv, D) * D**-0.5  # [T, n_kv, group, D]
     seen = torch.arange(S, device=q.device)
     blocks = []
-    for part in torch.arange(T, device=q.device).split(max(1, BLOCK // (S * heads))):
+    for part in torch.arange(T, device=q.device).split(max(1, block // (S * heads))):
         scores = torch.einsum("tngd,snd->tngs", q[part], keys)  # [part, n_kv, group, S]
         hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, S] context rows still to come
         scores = scores.masked_fill(hidden, float("-inf"))
@@ -94,14 +99,18 @@ class Drafter:
     """A checkpoint's forward, by hand. `weights` are the checkpoint's tensors under its own names, in `dtype` on `device`.
 
     `recipe` replaces the checkpoint's own: with another `streams`, another rope, another flag.
-    Exactness (the same argmax as the reference, the same accepted drafts as live decoding) is meant for float32.
+    Exactness (the same argmax as the reference, the same accepted drafts as live decoding) is meant for float32. `dtype` may be
+    a name. Raises InputError for a weight that is no number, a recipe that the tensors do not allow, an unknown dtype.
     """
 
-    def __init__(self, ckpt: Checkpoint, recipe: Recipe | None = None, device: str = "cpu", dtype: torch.dtype = torch.float32):
+    def __init__(
+        self, ckpt: Checkpoint, recipe: Recipe | None = None, device: str = "cpu", dtype: torch.dtype | str = torch.float32
+    ):
         self.recipe = recipe or ckpt.recipe
-        self.device, self.dtype = torch.device(device), dtype
-        self.weights = {name: tensor.to(self.device, dtype) for name, tensor in ckpt.weights()}
-        self.head = ckpt.head().to(self.device, dtype)  # [Vd, H]
+        self.device, self.dtype = torch.device(device), dtype_of(dtype)
+        self.weights = {name: tensor.to(self.device, self.dtype) for name, tensor in ckpt.weights()}
+        self.head = ckpt.head().to(self.device, self.dtype)  # [Vd, H]
+        self.block = block_size(self.device)
         self._check_weights()
         self._check_recipe()
         self.embedding = ckpt.embedding
@@ -206,7 +215,7 @@ class Drafter:
             past = (k, v) if past is None else (torch.cat([past[0], k]), torch.cat([past[1], v]))  # [S + T, n_kv_heads, D]
         else:
             own = [*own, (k, v)]
-        mixed = attend(q, rows, past, own).reshape(T, r.n_heads * r.head_dim)  # [T, n_heads * D]
+        mixed = attend(q, rows, past, own, self.block).reshape(T, r.n_heads * r.head_dim)  # [T, n_heads * D]
         return _note(trace, name + "o", self._linear(name + "o_proj", mixed)), past, own  # [T, H]
 
     def logits(self, normed: Float[Tensor, "T H"]) -> Float[Tensor, "T Vd"]:
@@ -215,7 +224,7 @@ class Drafter:
 
     def predict(self, normed: Float[Tensor, "T H"]) -> Int[Tensor, " T"]:
         """The most likely next token of each row, as the target's id: `target_ids[argmax(logits)]`."""
-        block = max(1, BLOCK // len(self.head))
+        block = max(1, self.block // len(self.head))
         best = [self.logits(part).argmax(-1) for part in normed.split(block)]
         return self.target_ids[torch.cat(best)]
 

@@ -140,6 +140,44 @@ def lens(summary: pd.DataFrame) -> Picture:
     return figure
 
 
+def hypotheses(table: pd.DataFrame, configured: tuple) -> Picture:
+    """Step-1 accuracy under each hypothesis (`Probe.table`), best on top, with 95 % intervals; the configured one is orange."""
+    figure = Picture(figsize=(7.2, 0.36 * len(table) + 1.0), layout="constrained")
+    axes = figure.subplots()
+    mine = "streams " + ", ".join(label(s) for s in configured)
+    for place, (name, row) in enumerate(table.iterrows()):
+        paint = COLOURS[1] if name == mine else COLOURS[0]
+        axes.barh(place, row.accuracy, color=paint, alpha=0.6)
+        axes.hlines(place, row.low, row.high, color="black")
+        told = f"{row.accuracy:.3f}" + (" (as served)" if name == mine else "")
+        end = row.high if row.high == row.high else row.accuracy
+        axes.annotate(told, (end, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_yticks(range(len(table)), [name.removeprefix("streams ") for name in table.index])
+    axes.invert_yaxis()
+    axes.set_xlim(0, min(1.1, table.high.fillna(table.accuracy).max() * 1.3 + 0.02))
+    axes.set_xlabel("step-1 accuracy (higher is better)")
+    return figure
+
+
+def sizes(tensors: pd.DataFrame) -> Picture:
+    """Where a checkpoint's bytes are: a bar for each tensor of 1 % or more, coloured by whose it is (`inventory`)."""
+    kept = tensors[tensors.MB.ge(0.01 * tensors.MB.sum())].sort_values("MB")
+    kinds = {"its own": COLOURS[0], "the target's": COLOURS[1], "untouched": COLOURS[3], "a map of tokens": COLOURS[6]}
+    figure = Picture(figsize=(7.6, 0.3 * len(kept) + 1.1), layout="constrained")
+    axes = figure.subplots()
+    for name, paint in kinds.items():
+        part = kept[kept.provenance.str.startswith(name)]
+        if len(part):
+            axes.barh([kept.index.get_loc(i) for i in part.index], part.MB, color=paint, alpha=0.7, label=name)
+    for place, (megabytes, shape) in enumerate(zip(kept.MB, kept["shape"], strict=True)):
+        axes.annotate(shape, (megabytes, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
+    axes.set_yticks(range(len(kept)), [name.removesuffix(".weight") for name in kept.index], fontsize=9)
+    axes.set_xlim(right=kept.MB.max() * 1.2)
+    axes.set_xlabel("MB in the file")
+    axes.legend(fontsize=9, loc="lower right")
+    return figure
+
+
 def one_row(values: pd.DataFrame, position: int, title: str) -> Picture:
     """Norms of one stream along one sample, with one row marked. Columns position, norm, answer."""
     figure = Picture(figsize=(6.4, 2.4), layout="constrained")

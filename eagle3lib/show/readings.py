@@ -1,16 +1,25 @@
 """Readings: the sentence that stands beside a figure, written from the numbers that the figure shows."""
 
+from collections.abc import Mapping
+
 import pandas as pd
 
 from ..judge.finding import Finding
 from ..judge.probe import Probe
+from ..judge.recording import streams_to_record
 from ..measure.acceptance import Acceptance
+from ..measure.accuracy import Accuracy
+from ..read.checkpoint import Checkpoint
+from ..read.names import producer
+from .figures import label
 
 STANDS_OUT = 5.0  # a slot whose median norm is so many times off the other side's is worth a sentence
+IS_EMBEDDING = 0.05  # rows this near to their tokens' embedding are it, in half precision; r_1 is tens of times further
+SOUND = 0.98  # of greedy text; the last layer's own state gives 0.84 when the layer before is recorded in its place
 
 
 def _streams(streams) -> str:
-    return ", ".join(f"r_{n}" if isinstance(n, int) else str(n) for n in streams)
+    return ", ".join(map(label, streams))
 
 
 def answer(finding: Finding, probe: Probe) -> str:
@@ -67,3 +76,232 @@ def accept_length(curves: dict[str, Acceptance], steps: int) -> str:
         parts.append(f"{name} **{found.tau(steps):.2f}** [{low:.2f}, {high:.2f}]")
     samples = len(next(iter(curves.values())).counts(steps))
     return f"Tokens a round at K = {steps}, with 95 % intervals over {samples} prompts: " + "; ".join(parts) + "."
+
+
+def start(table: pd.DataFrame, missing: list[str]) -> str:
+    """What the files at hand can answer, and what the next ones would decide. Markdown."""
+    yes = table["can it be answered"].eq("yes")
+    told = f"**{yes.sum()} of {len(table)} questions can be answered with these files.**"
+    if not yes.all():
+        told += " Not yet: " + ", ".join(table.index[~yes]) + "."
+    if missing:
+        told += " Not at hand: " + "; ".join(missing) + "."
+    return told
+
+
+def recording(ckpt: Checkpoint | None, plan: pd.DataFrame | None) -> str:
+    """How large the recording is, and of what. Markdown."""
+    if ckpt is None or plan is None:
+        return "Give a drafter's folder (`CHECKPOINT`) and this section says what to record for it."
+    return (
+        f"For {ckpt.path.name}: **{plan.MB.sum():.0f} MB** in all, of which {plan.MB.iloc[1]:.0f} MB are the streams "
+        f"{_streams(streams_to_record(ckpt))}: the configured ones, their neighbours, the embedding"
+        + (" and the last." if ckpt.target else "; how many layers the target has was not given.")
+    )
+
+
+def checkpoint(ckpt: Checkpoint, tensors: pd.DataFrame) -> str:
+    """What the checkpoint is, in a paragraph. Markdown."""
+    r = ckpt.recipe
+    own = tensors[tensors.provenance == "its own"]
+    parameters = sum(ckpt.tensor(name).numel() for name in own.index)
+    copied = [f"`{name}`" for name in tensors.index[tensors.provenance == "the target's"]]
+    left = [f"`{name}` ({why})" for name, why in tensors.provenance.items() if why.startswith("untouched")]
+    layers = "one layer" if r.n_layers == 1 else f"{r.n_layers} layers"
+    streams = f"{_streams(r.streams)} ({r.sources['streams']})" if r.streams else f"{r.n_streams} streams that nobody names"
+    told = [
+        f"**An EAGLE-3 drafter of {layers} in {producer(ckpt.config, ckpt.names.values())}, "
+        f"for a target {r.target_hidden_size:,} wide. It asks for {streams}.**",
+        f"{len(tensors)} tensors are used, {len(ckpt.ignored)} ignored, none unexplained; {parameters / 1e6:.1f} M parameters in "
+        f"{len(own)} of them are its own.",
+        f"The target's, by value: {', '.join(copied)}." if copied else "No tensor was found to be the target's.",
+        f"**Left as they were made, so never trained: {', '.join(left)}.**" if left else "None looks as if it was never trained.",
+        f"It knows {r.draft_vocab_size:,} of {r.vocab_size:,} tokens ({r.draft_vocab_size / r.vocab_size:.1%}).",
+    ]
+    if ckpt.target is None:
+        told.append("No target was given, so what is the target's could not be told.")
+    return " ".join(told)
+
+
+def sizes(tensors: pd.DataFrame) -> str:
+    """How the file's bytes divide. Markdown."""
+    by_kind = tensors.MB.groupby(tensors.provenance.str.split(":").str[0]).sum().sort_values(ascending=False)
+    parts = ", ".join(f"{kind} {megabytes:.1f} MB" for kind, megabytes in by_kind.items())
+    top = tensors.MB.idxmax()
+    return f"**{tensors.MB.sum():.1f} MB** in {len(tensors)} tensors: {parts}. The largest is `{top}` ({tensors.MB[top]:.1f} MB)."
+
+
+def slots(table: pd.DataFrame) -> str:
+    """Which recorded streams are the embedding, and how far the others are from it. Markdown."""
+    near = table[table["distance to the embedding"] < IS_EMBEDDING]
+    if len(near) == 0:
+        return "No recorded stream is the embedding of its own tokens."
+    one = near.iloc[0]
+    others = table[table["distance to the embedding"] >= IS_EMBEDDING]["distance to the embedding"]
+    nearest = f"; the nearest of the others is {others.min():.0f} embedding norms away" if len(others) else ""
+    return f"{_streams(near.index)} is the embedding of its own tokens (distance {one.iloc[0]:.1g}){nearest}."
+
+
+def at_server(reference: pd.DataFrame, server: pd.DataFrame) -> str:
+    """Median row norms recorded at the server, each beside the reference stream of the nearest size. Markdown."""
+    parts = []
+    for stream, median in server["median"].items():
+        nearest = (reference["median"] / median).apply(lambda ratio: max(ratio, 1 / ratio)).idxmin()
+        parts.append(f"{label(stream)} {median:.3g} (nearest in size: {label(nearest)}, {reference['median'][nearest]:.3g})")
+    return "Median row norms at the server: " + "; ".join(parts) + ". Sizes hint, they do not prove: the probe does."
+
+
+def channels(table: pd.DataFrame) -> str:
+    """The stream in which a single channel holds most. Markdown."""
+    top = table.share.idxmax()
+    return (
+        f"The largest: channel {table.channel[top]} holds **{table.share[top]:.0%}** of {label(table.stream[top])}, "
+        f"{table['times the median channel'][top]:.0f} times the median channel. A drafter without a norm before `fc` sees "
+        "these few channels first; a stream with other spikes than in training is another stream."
+    )
+
+
+def positions(norms: pd.DataFrame) -> str:
+    """How much louder position 0 is than the rest, for the stream where that is most. Markdown."""
+    first = norms[norms.position == 0].groupby("stream").norm.median()
+    times = (first / norms[norms.position > 0].groupby("stream").norm.median()).sort_values()
+    return (
+        f"Position 0 is an attention sink: in {_streams([times.index[-1]])} its norm is **{times.iloc[-1]:.0f} times** the "
+        f"median of the others, in {_streams([times.index[0]])} {times.iloc[0]:.1f} times. It belongs to no token, and medians "
+        "here leave it out."
+    )
+
+
+def distributions(norms: pd.DataFrame) -> str:
+    """How wide the row norms of each stream spread. Markdown."""
+    kept = norms[norms.position > 0].groupby("stream").norm
+    variation = (kept.std() / kept.mean()).sort_values()
+    return (
+        "Standard deviation over mean of the row norms: "
+        + ", ".join(f"{_streams([s])} {v:.2f}" for s, v in variation.items())
+        + ". Rows that have passed a norm would all have nearly the same size, far below 0.05."
+    )
+
+
+def probe(probe: Probe) -> str:
+    """How far the best hypothesis is ahead of the next, and of the configured one. Markdown."""
+    table = probe.table
+    best, second = table.iloc[0], table.iloc[1]
+    told = (
+        f"Of {len(table)} ordered choices, **{table.index[0]}** reaches {best.accuracy:.3f} [{best.low:.3f}, {best.high:.3f}], "
+        f"the next, {table.index[1]}, {second.accuracy:.3f}"
+    )
+    mine = _as_configured(probe)
+    p = table["p configured"].iloc[0]
+    return told + (f"; as configured it is {mine:.3f} (corrected p of the difference: {p:.1g})." if p == p else ".")
+
+
+def lens(summary: pd.DataFrame) -> str:
+    """What each stream predicts by itself, and whether the recording is sound. Markdown."""
+    parts = [f"{_streams([s])} {row.agreement:.3f}" for s, row in summary.iterrows() if s != "last"]
+    told = "Through the target's own norm and head each stream gives the text's next token in this share of rows: "
+    told += ", ".join(parts) + "."
+    if "last" in summary.index:
+        last = summary.loc["last", "agreement"]
+        verdict = (
+            "text, tokens and states belong together, and the text is the target's own greedy one"
+            if last > SOUND
+            else "the text is not the target's own greedy one (sampled, or another model's), or rows and tokens do not belong "
+            "together"
+        )
+        told += f" The last state gives it in **{last:.3f}**: {verdict}."
+    return told
+
+
+def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame) -> str:
+    """Accept length of each curve at K = `steps`, and beside what real decoding gave. Markdown."""
+    told = accept_length(dict(curves), steps)
+    for name, found in curves.items():
+        rows = live[(live.name == name) & live.K.isin(list(found.walks))]
+        if len(rows):
+            apart = [abs(found.tau(int(row.K)) - row["accept length"]) for _, row in rows.iterrows()]
+            told += (
+                f" Beside what was measured live ({name}, K = {', '.join(map(str, rows.K))}): the largest difference is "
+                f"**{max(apart):.3f}**."
+            )
+    for _, row in live[live.K == 0].iterrows():
+        told += f" {row.source} says {row['accept length']:.2f}, and not at which number of draft steps."
+    return told
+
+
+def flat_from(curves: Mapping[str, Acceptance]) -> str:
+    """For each curve, the K from which more steps add less than a hundredth. Markdown."""
+    parts = []
+    for name, found in curves.items():
+        steps = sorted(found.walks)
+        flat = next(K for K in steps if found.tau(steps[-1]) - found.tau(K) < 0.01)
+        parts.append(f"{name} gains less than 0.01 beyond **K = {flat}**")
+    return _upper("; ".join(parts)) + "."
+
+
+def accuracies(found: Mapping[str, Accuracy], claimed: pd.Series | None = None, value: float | None = None) -> str:
+    """Step-1 and later accuracies of each, and the claimed training figure beside the same figure here. Markdown."""
+    parts = []
+    for name, acc in found.items():
+        low, high = acc.interval(1)
+        last = acc.rows.shape[1]
+        shape = f"{acc.marginal(last):.3f} at step {last}"
+        parts.append(f"{name} **{acc.marginal(1):.3f}** [{low:.3f}, {high:.3f}] at step 1, {shape}")
+    told = "Marginal accuracy: " + "; ".join(parts) + "."
+    first = next(iter(found.values()))
+    known = first.known[:, 0].sum() / first.rows[:, 0].sum()
+    told += f" {known:.1%} of the target's tokens are in the draft vocabulary: no drafter of it can do better."
+    if claimed is not None:
+        trainer, figure = claimed.name
+        where = "inside" if claimed.low <= value <= claimed.high else "above" if value > claimed.high else "below"
+        told += (
+            f" Claimed: {trainer} `{figure}` = {value:.3f}; the same figure here ({claimed.formula}; a token outside the draft "
+            f"vocabulary is {claimed['a token outside the draft vocabulary is']}) is **{claimed.here:.3f}** "
+            f"[{claimed.low:.3f}, {claimed.high:.3f}]: the claim lies {where} the interval."
+        )
+    return told
+
+
+def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, mean: tuple[float, float, float], pooled: float) -> str:
+    """Range over positions and over requests; the two means. Markdown."""
+    lengths = requests["accept length"].dropna()
+    told = (
+        f"Requests range from {lengths.min():.2f} to {lengths.max():.2f}; their mean is **{mean[0]:.2f}** [{mean[1]:.2f}, "
+        f"{mean[2]:.2f}], the pooled accept length {pooled:.2f}: pooling counts a request by its rounds. "
+    )
+    first, last = positions.iloc[0], positions.iloc[-1]
+    apart = last.high < first.low or last.low > first.high
+    change = "differs from" if apart else "cannot be told from" if last.low == last.low else "rests on one sample, beside"
+    return told + (
+        f"At positions {int(last['from'])} to {int(last.to)} it is {last['accept length']:.2f}, which {change} "
+        f"{first['accept length']:.2f} at {int(first['from'])} to {int(first.to)}."
+    )
+
+
+def token_map(tokens: pd.DataFrame, name: str, steps: int) -> str:
+    """How the answer's tokens came to be. Markdown."""
+    counts = tokens.what.value_counts()
+    accepted, own = int(counts.get("accepted", 0)), int(counts.get("target", 0))
+    rejected = int((tokens.guess >= 0).sum())
+    return (
+        f"{name}, K = {steps}: **{accepted}** of {accepted + own} tokens were drafted, {own} the target wrote itself, one a "
+        f"round; in {rejected} rounds a draft was rejected."
+    )
+
+
+def state(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, float]]) -> str:
+    """How the drafter's state grows, what fc makes it of, and where attention goes. Markdown."""
+    told = []
+    for name, table in states.items():
+        norm = table.groupby("step")["norm of the state"].mean()
+        largest = max(shares[name], key=shares[name].get)
+        told.append(
+            f"{name}: the state's norm goes from {norm.iloc[0]:.0f} to {norm.iloc[-1]:.0f} in {len(norm)} steps "
+            f"({norm.iloc[-1] / norm.iloc[0]:.1f} times), and {largest} makes **{shares[name][largest]:.0%}** of fc's output"
+        )
+    first = next(iter(states.values())).groupby("step").mean(numeric_only=True)
+    told.append(
+        f"attention on position 0 is {first['attention on position 0'].iloc[0]:.0%} at step 1, and "
+        f"{first['on its own drafts'].iloc[-1]:.0%} goes to its own drafts at step {len(first)}"
+    )
+    return _upper("; ".join(told)) + "."

@@ -1,0 +1,245 @@
+"""What the lesson (notebook 03) needs beside the forward of `by_hand`: its tables, figures and sentences, and five breaks."""
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+import torch
+from jaxtyping import Float
+from matplotlib.ticker import MaxNLocator
+from torch import Tensor
+
+from ..measure.acceptance import Acceptance
+from ..measure.accuracy import Accuracy
+from ..read.capture import Capture
+from ..read.recipe import Recipe
+from ..run.chain import Hits, chain_hits
+from ..run.drafter import Drafter
+from .by_hand import Checks, by_library, compare
+from .figures import MARKERS, Picture, colour
+
+Broken = tuple[Drafter, Capture]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What one drafter reaches: accuracy by step and accept length, of the same guesses."""
+
+    accuracy: Accuracy
+    accepted: Acceptance
+
+    @classmethod
+    def of(cls, found: list[Hits]) -> "Curve":
+        return cls(Accuracy.of(found), Acceptance.of(found))
+
+    def marginals(self) -> list[float]:
+        return [self.accuracy.marginal(step) for step in range(1, self.accuracy.rows.shape[1] + 1)]
+
+
+def estimates(curve: Curve, steps: int) -> pd.DataFrame:
+    """Four numbers that get called accept length, from the same guesses at K = `steps`."""
+    product = np.cumprod(curve.marginals()[:steps]).sum()
+    values = {
+        "1 + sum of products of marginals": (1 + product, "as if one hit said nothing about the next"),
+        "all starts": (curve.accepted.tau(steps, "starts"), "a chain from every row, also from rows that an engine skips"),
+        "mean over samples": (curve.accepted.mean_of_requests(steps)[0], "each sample's own walk; each counts the same"),
+        "walk": (curve.accepted.tau(steps), "rounds start where an engine starts them: what its counters give"),
+    }
+    return pd.DataFrame.from_dict(values, orient="index", columns=["value", "how it counts"])
+
+
+def half_and_half(steps: int, tokens: int = 120) -> Curve:
+    """A made-up text: every token of its first half is guessed right whenever it is drafted, none of its second half is."""
+    ahead = torch.arange(tokens) + 2 + torch.arange(steps)[:, None]  # [K, T] place of the token that row t guesses at step k
+    hit, scored = ahead < tokens // 2, ahead < tokens
+    guess, known = torch.zeros_like(ahead), torch.ones_like(hit)
+    return Curve.of([Hits("half easy", guess=guess, hit=hit, scored=scored, written=scored, known=known, complete=True)])
+
+
+# Five breaks. Each takes a drafter and a sample and returns both, one of them changed; neither input is touched.
+
+
+def slots_of(drafter: Drafter, capture: Capture) -> list[Tensor]:
+    """What stands in each slot of `fc`: n_streams tensors [R, Ht]."""
+    return list(capture.joined(drafter.recipe).chunk(drafter.recipe.n_streams, dim=-1))
+
+
+def with_slots(capture: Capture, slots: Sequence[Tensor]) -> Capture:
+    """The sample with these tensors in the slots, taken by position."""
+    return capture.replace(streams={f"slot{i}": slot for i, slot in enumerate(slots)}, known={})
+
+
+def last_slot_copied(drafter: Drafter, capture: Capture) -> Broken:
+    """The last slot holds the one before it: two captures that share one buffer. A drafter of one stream is left as it is."""
+    slots = slots_of(drafter, capture)
+    return drafter, with_slots(capture, [*slots[:-1], *slots[-2:-1]] if len(slots) > 1 else slots)
+
+
+def rows_one_late(drafter: Drafter, capture: Capture) -> Broken:
+    """Each token gets the state of the token before it. The first keeps its own."""
+    return drafter, with_slots(capture, [torch.cat([slot[:1], slot[:-1]]) for slot in slots_of(drafter, capture)])
+
+
+def other_state_fed_back(drafter: Drafter, capture: Capture) -> Broken:
+    """Steps 2 and later take the state from the other side of the final norm."""
+    return drafter.with_recipe(drafter.recipe.replace(norm_output=not drafter.recipe.norm_output)), capture
+
+
+def map_ignored(drafter: Drafter, capture: Capture) -> Broken:
+    """Draft ids taken for the target's. With a full draft vocabulary they are, and nothing changes."""
+    other = copy.copy(drafter)
+    other.target_ids = torch.arange(len(drafter.target_ids), device=drafter.device)
+    return other, capture
+
+
+def rope_base_tenfold(drafter: Drafter, capture: Capture) -> Broken:
+    """base ** (-2i / D) with ten times the base: pair i turns 10 ** (-2i / D) times as fast."""
+    rope, pairs = drafter.recipe.rope, len(drafter.recipe.rope.inv_freq)
+    slower = tuple(f * 10 ** (-i / pairs) for i, f in enumerate(rope.inv_freq))
+    return drafter.with_recipe(
+        drafter.recipe.replace(rope=replace(rope, inv_freq=slower, about=rope.about + ", base x 10"))
+    ), capture
+
+
+BREAKS: dict[str, Callable[[Drafter, Capture], Broken]] = {
+    "last slot copied": last_slot_copied,
+    "rows one late": rows_one_late,
+    "other state fed back": other_state_fed_back,
+    "d2t ignored": map_ignored,
+    "rope base x 10": rope_base_tenfold,
+}
+
+
+def run(broken: Callable[[Drafter, Capture], Broken], drafter: Drafter, captures: Sequence[Capture], steps: int) -> Curve:
+    """One break on every sample, K = `steps`."""
+    numbered = (capture.replace(name=f"{number} {capture.name}") for number, capture in enumerate(captures))
+    return Curve.of([chain_hits(*broken(drafter, capture), steps) for capture in numbered])
+
+
+def parts_at(broken: Callable[[Drafter, Capture], Broken], drafter: Drafter, capture: Capture, row: int, steps: int) -> str:
+    """The first tensor at which a broken forward differs from the unbroken one on a sample; "none" where none does."""
+    was, now = (by_library(*pair, row, steps) for pair in ((drafter, capture), broken(drafter, capture)))
+    return next(iter(compare(now, was).failed()), "none")
+
+
+def share(value: float, whole: float) -> float:
+    """value / whole, nan where there is nothing to compare with."""
+    return value / whole if whole > 0 else float("nan")
+
+
+def shape(values: Sequence[float], whole: Sequence[float]) -> str:
+    """A curve of marginal accuracies in words, by its share of the unbroken one at each step. A name, not a proof."""
+    shares = [share(mine, theirs) for mine, theirs in zip(values, whole, strict=True)]
+    if not all(np.isfinite(shares)):
+        return "nothing to compare with"
+    if max(shares) < 0.05:
+        return "about nothing at every step"
+    if min(shares) > 0.95:
+        return "hardly seen"
+    if shares[0] > 0.95:
+        return "right at step 1, then a fall"
+    if shares[-1] > 2 * shares[0]:
+        return "gains on the unbroken curve with the step"
+    return "low from the first step on"
+
+
+def breaks_table(curves: Mapping[str, Curve], whole: Curve, steps: int) -> pd.DataFrame:
+    """A row for each curve, the unbroken one first: marginal accuracy by step, accept length and its interval, its shape."""
+    rows = {}
+    for name, curve in {"as it is": whole, **curves}.items():
+        low, high = curve.accepted.interval(steps)
+        marginals = curve.marginals()
+        rows[name] = {f"step {k}": value for k, value in enumerate(marginals, start=1)}
+        rows[name] |= {"accept length": curve.accepted.tau(steps), "low": low, "high": high}
+        rows[name] |= {"shape": shape(marginals, whole.marginals()) if name != "as it is" else ""}
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("drafter")
+
+
+def breaks_reading(table: pd.DataFrame, steps: int) -> str:
+    """The table in sentences, one break a line. Markdown."""
+    whole, ends, lines = table.loc["as it is"], ("step 1", f"step {steps}"), []
+    for name, row in table.drop("as it is").iterrows():
+        told = (f"{row[end]:.3f} at {end} ({100 * share(row[end], whole[end]):.0f} % of what it was)" for end in ends)
+        lines.append(f"* **{name}**: {', '.join(told)}; accept length {row['accept length']:.2f}: *{row['shape']}*.")
+    told = ", ".join(f"{whole[end]:.3f} at {end}" for end in ends)
+    return f"As it is: {told}; accept length {whole['accept length']:.2f}.\n\n" + "\n".join(lines)
+
+
+def breaks_figure(table: pd.DataFrame, steps: int) -> Picture:
+    """Marginal accuracy by step, a line for each row of `breaks_table`."""
+    figure = Picture(figsize=(7.2, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for i, (name, row) in enumerate(table.iterrows()):
+        values = [row[f"step {k}"] for k in range(1, steps + 1)]
+        style = {"color": "black", "linewidth": 2.2} if name == "as it is" else {"color": colour(i - 1)}
+        label = f"{name}: accept length {row['accept length']:.2f}"
+        axes.plot(range(1, steps + 1), values, marker=MARKERS[i % len(MARKERS)], markersize=6, label=label, **style)
+    axes.set(xlabel="draft step", ylabel="marginal accuracy (higher is better)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(bottom=-0.01)
+    axes.grid(alpha=0.25)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=2, frameon=False)
+    return figure
+
+
+def attention_reading(q: Float[Tensor, "R heads D"], weights: Float[Tensor, "heads R R"]) -> str:
+    """What is and what is not normalised in attention, in these rows' numbers. Markdown."""
+    norms, sums = q.float().norm(dim=-1), weights.float().sum(-1)
+    return (
+        f"L2 norms of the query heads go from {norms.min():.2f} to {norms.max():.2f}: nothing makes them 1. The softmax weights "
+        f"of a row add up to {sums.min():.3f} at least and {sums.max():.3f} at most, as in any attention."
+    )
+
+
+def crash_reading(h: Float[Tensor, "R H"], q_proj: Float[Tensor, "out W"], recipe: Recipe) -> str:
+    """Why the state alone does not fit `q_proj`, in words with the numbers. Markdown."""
+    (R, H), (out, W) = h.shape, q_proj.shape
+    return (
+        f"In words: {R} rows of {H} channels met a matrix that takes {W} = 2 x {H} and makes {out} = {recipe.n_heads} heads of "
+        f"{recipe.head_dim}. (The message shows the matrix turned over, as it is multiplied.) The first layer reads *two* rows "
+        "side by side, the normed embedding and the normed state, and only the state came. Nothing is wrong with `fc` or with "
+        "the captures: what is missing is the embedding."
+    )
+
+
+def accuracy_reading(curve: Curve, step: int) -> str:
+    """The three accuracies at one step, in a sentence with their numbers. Markdown."""
+    at, before = curve.accuracy.table().loc[step], int(curve.accuracy.before[:, step - 1].sum())
+    return (
+        f"At step {step}: right in {at.marginal:.3f} of rows when the true tokens are fed (marginal); all {step} guesses right "
+        f"in {at.joint:.3f} (joint); and where the first {step - 1} were right, which is in {before} rows, the next one is too "
+        f"in {at.conditional:.3f} [{at['conditional low']:.3f}, {at['conditional high']:.3f}] (conditional). Those of later "
+        "steps rest on fewer rows still."
+    )
+
+
+def estimates_reading(curve: Curve, steps: int) -> str:
+    """How far the product of marginals is from the walk, and whether hits hang together. Markdown."""
+    product, _, _, walk = estimates(curve, steps).value
+    (low, high), second = curve.accepted.interval(steps), curve.accuracy.table().loc[2]
+    place = "inside" if low <= product <= high else "outside"
+    where = f", so the product lies {place} its interval" if np.isfinite(low) else ""
+    return (
+        f"The product says {product:.2f}; the walk gives **{walk:.2f}** [{low:.2f}, {high:.2f}]{where}. At step 2 the "
+        f"conditional accuracy is {second.conditional:.3f} and the marginal {second.marginal:.3f}: the closer these two, the "
+        "better the product does. That is a property of the drafter and the text, and no rule."
+    )
+
+
+def answer(checks: Checks, dtype: torch.dtype, curve: Curve, steps: int) -> str:
+    """The notebook's answer, from its checks and the drafter's numbers. Markdown."""
+    failed, total = checks.failed(), len(checks.made)
+    if failed:
+        said = f"**No: {len(failed)} of {total} tensors differ, first `{failed[0]}`**: there the two forwards part."
+        said += "" if dtype == torch.float32 else f" In {str(dtype).removeprefix('torch.')} rounding can do that: try float32."
+    else:
+        largest = max(float(check["difference"]) for check in checks.made)
+        said = f"**Yes: {total} of {total} tensors agree**, from the joined streams to the drafted ids "
+        said += f"(largest relative difference of a row: {largest:.0e})."
+    (low, high), rows = curve.accuracy.interval(1), curve.accuracy.rows[:, 0]
+    said += f" At step 1 the guess is the text's token in **{curve.accuracy.marginal(1):.3f}** [{low:.3f}, {high:.3f}] of "
+    said += f"{rows.sum()} rows of {(rows > 0).sum()} samples."
+    low, high = curve.accepted.interval(steps)
+    return said + f" At K = {steps} a round yields **{curve.accepted.tau(steps):.2f}** [{low:.2f}, {high:.2f}] tokens."

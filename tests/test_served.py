@@ -1,0 +1,60 @@
+"""What a server's log says. The lines are made after the engines' formats, not recorded."""
+
+import json
+
+import pytest
+
+import eagle3lib as e3
+from eagle3lib.read.served import read_served
+
+VLLM = (
+    "INFO 07-28 [metrics.py:96] SpecDecoding metrics: Mean acceptance length: {mean}, Accepted throughput: 41.20 tokens/s, "
+    "Drafted throughput: 69.90 tokens/s, Accepted: {accepted} tokens, Drafted: {drafted} tokens, Per-position acceptance "
+    "rate: 0.751, 0.567, 0.453, Avg Draft acceptance rate: 58.9%"
+)
+SGLANG = (
+    "[2026-07-28 10:00:00] Decode batch. #running-req: {n}, #token: 812, token usage: 0.01, accept len: {length}, "
+    "accept rate: 0.62, cuda graph: True, gen throughput (token/s): 143.20, #queue-req: 0"
+)
+
+
+def test_vllm_lines_are_summed(tmp_path):
+    log = tmp_path / "server log.txt"
+    log.write_text(
+        "noise\n" + VLLM.format(mean=2.5, accepted=150, drafted=300) + "\n" + VLLM.format(mean=1.1, accepted=3, drafted=90)
+    )
+    (run,) = read_served(log)
+    assert (run.steps, run.rounds, run.accepted) == (3, 130, 153)
+    assert run.accept_length == pytest.approx(1 + 153 / 130)
+
+
+def test_sglang_lines_are_weighted_by_running_requests(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        SGLANG.format(n=1, length=2.0) + "\n" + SGLANG.format(n=3, length=1.2).replace("Decode batch.", "Decode batch [7],")
+    )
+    (run,) = read_served(log)
+    assert run.accept_length == pytest.approx((2.0 + 3 * 1.2) / 4)
+    assert run.steps is None
+    assert run.rounds is None
+
+
+def test_own_result_file(tmp_path):
+    file = tmp_path / "live.json"
+    file.write_text(json.dumps({"runs": [{"name": "x", "steps": 2, "requests": {"a": [3, 1, 0], "b": [0, 0, 2]}}]}))
+    (run,) = read_served(file)
+    assert (run.rounds, run.accepted, run.accept_length) == (6, 5, 1 + 5 / 6)
+
+
+@pytest.mark.parametrize("text", ["", "no such thing\n", "SpecDecoding metrics: Mean acceptance length: nan"])
+def test_a_log_without_figures_is_refused(tmp_path, text):
+    (tmp_path / "log").write_text(text)
+    with pytest.raises(e3.InputError, match="no acceptance figures"):
+        read_served(tmp_path / "log")
+
+
+@pytest.mark.parametrize("runs", [[{"name": "x"}], [{"name": "x", "steps": 1, "requests": {"a": [1]}}], [3]])
+def test_a_broken_result_file_is_refused(tmp_path, runs):
+    (tmp_path / "live.json").write_text(json.dumps({"runs": runs}))
+    with pytest.raises(e3.InputError, match="a run is not as expected"):
+        read_served(tmp_path / "live.json")
