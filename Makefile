@@ -20,16 +20,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-workbook: env target have-notebooks ## every notebook on the demo, into build/workbook/ as notebooks and HTML: start here
-	@mkdir -p build/workbook
-	@rm -f build/workbook/*.ipynb build/workbook/*.html
-	@for notebook in notebooks/*.ipynb; do \
-		echo "workbook: running $$notebook, up to a minute or two"; \
-		$(EXECUTE) --output-dir build/workbook "$$notebook" || exit 1; \
-	done
-	@echo "workbook: writing HTML, a few seconds"
-	@$(NBCONVERT) --to html build/workbook/*.ipynb
-	@echo "workbook: done. Open $$(ls build/workbook/*.html | head -n 1); the others lie beside it, as .html and .ipynb"
+workbook: env target ## every notebook on the demo, into build/workbook/ as notebooks and HTML pages: start here
+	@$(BIN)/eagle3 workbook --out build/workbook
+	@echo "workbook: open build/workbook/index.html"
 
 test: env target ## all tests; at most 15 minutes on two cores
 	@echo "test: pytest, at most 15 minutes on two cores"

@@ -125,7 +125,8 @@ def test_the_solutions_are_the_breaks(tiny_checkpoint):
     ("values", "said"),
     [
         ([0.0, 0.01, 0.0], "about nothing at every step"),
-        ([0.4, 0.39, 0.3], "hardly seen"),
+        ([0.4, 0.37, 0.28], "hardly seen"),
+        ([0.4, 0.3, 0.25], "a little low at later steps"),
         ([0.4, 0.1, 0.1], "right at step 1, then a fall"),
         ([0.1, 0.15, 0.2], "gains on the unbroken curve with the step"),
         ([0.2, 0.2, 0.15], "low from the first step on"),

@@ -1,6 +1,7 @@
 """Trainers' figures over our hits: by hand, and against `speculators`' own metric code."""
 
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -80,3 +81,13 @@ def test_without_a_last_state_nothing_is_replaced(tiny_checkpoint):
     capture = tiny.capture().replace(last=None, last_kind="none")
     found = [e3.chain_hits(e3.Drafter(tiny_checkpoint), capture, 1)]
     assert with_best_in_vocabulary(found, [capture], tiny_checkpoint) is None
+
+
+def test_short_texts_give_nan_and_no_warning():
+    one, none = np.array([[2, 0]]), np.array([[0, 0]])
+    acc = e3.Accuracy(("a",), one, one, one, none, none, one)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        here = trainer_figures(acc, acc).here
+    assert np.isnan(here["SpecForge", "simulated_acc_len"])
+    assert np.isnan(here["Automodel", "tau_sim"])

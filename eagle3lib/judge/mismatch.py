@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..measure.acceptance import Acceptance
-from ..measure.intervals import ratio_interval
+from ..measure.intervals import ratio_interval, told
 from ..read.capture import Label
 from .finding import Finding
 from .probe import config_line, name_of
@@ -19,7 +19,7 @@ def mismatch(
     """
     trained, served = tuple(trained), tuple(served)
     right, wrong = as_trained.tau(steps), as_served.tau(steps)
-    possible, reached = _with(right, as_trained.interval(steps)), _with(wrong, as_served.interval(steps))
+    possible, reached = told(right, *as_trained.interval(steps)), told(wrong, *as_served.interval(steps))
     evidence = {"K": steps, "accept length as trained": right, "accept length as served": wrong}
     if trained == served:
         what = f"served the {name_of(trained)} that it was trained on; accept length {possible} at K = {steps}"
@@ -28,16 +28,9 @@ def mismatch(
     low, high = ratio_interval(*rounds)
     more = float(rounds[0].sum() / rounds[1].sum())
     evidence |= {"rounds as served / as trained": more, "low": low, "high": high}
-    cost = (
-        f"accept length {reached} at K = {steps} in place of {possible}: {_with(more, (low, high))} times as many target passes"
-    )
+    cost = f"accept length {reached} at K = {steps} in place of {possible}: {told(more, low, high)} times as many target passes"
     if not low > 1:
         what = f"served {name_of(served)} in place of {name_of(trained)}, at a cost that noise hides"
         return Finding("note", "streams", what, evidence, cost=cost, settle="more samples")
     what = f"trained on {name_of(trained)}, served {name_of(served)}"
     return Finding("fault", "streams", what, evidence, cost=cost + " for the same text", change=config_line(trained))
-
-
-def _with(value: float, interval: tuple[float, float]) -> str:
-    """A number and its 95 % interval."""
-    return f"{value:.2f} [{interval[0]:.2f}, {interval[1]:.2f}]"

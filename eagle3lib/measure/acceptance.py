@@ -185,4 +185,4 @@ def by_position(found: Iterable[Hits], steps: int, width: int = 32) -> pd.DataFr
             {"from": part * width, "to": (part + 1) * width - 1, "samples": len(samples), "starts": int(below.sum()),
              "accept length": 1 + above.sum() / below.sum(), "low": low, "high": high}
         )  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows, columns=["from", "to", "samples", "starts", "accept length", "low", "high"])

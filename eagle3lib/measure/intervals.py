@@ -28,3 +28,11 @@ def ratio_interval(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"
         method="percentile", rng=np.random.default_rng(0),
     )  # fmt: skip
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def told(value: float, low: float, high: float, digits: int = 2) -> str:
+    """A number and its interval, as "1.46 [1.38, 1.54]"; without brackets where there is no interval, "-" for no number."""
+    if value != value:
+        return "-"
+    interval = f" [{low:.{digits}f}, {high:.{digits}f}]" if low == low else ""
+    return f"{value:.{digits}f}{interval}"

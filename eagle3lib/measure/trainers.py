@@ -31,7 +31,13 @@ def _each(above: str, below: str) -> Callable[[Accuracy, int], Ratio]:
 
 def _product(plus: int) -> Callable[[Accuracy], float]:
     """`plus` + sum over k of the product of A_0..A_k."""
-    return lambda a: plus + float(np.cumprod(a.right.sum(0) / a.rows.sum(0)).sum())
+    return lambda a: plus + float(np.cumprod(_shares(a.right, a.rows)).sum())
+
+
+def _shares(above: np.ndarray, below: np.ndarray) -> np.ndarray:
+    """Pooled ratio at each step, [K]; nan at a step that no text is long enough for."""
+    with np.errstate(invalid="ignore"):
+        return above.sum(0) / below.sum(0)
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,7 @@ FIGURES = (
     Figure("Automodel", "accuracy", "all steps pooled: sum c / sum rows", "left out", "NeMo Automodel `speculative/eagle`",
            whole=lambda a: float(a.right.sum() / a.known.sum())),
     Figure("Automodel", "tau_sim", "1 + sum_k (sum j_k / rows at k)", "a miss", "NeMo Automodel `speculative/eagle`",
-           whole=lambda a: 1 + float((a.joint.sum(0) / a.rows.sum(0)).sum())),
+           whole=lambda a: 1 + float(_shares(a.joint, a.rows).sum())),
     Figure("DeepSpec", "accuracy@{k}", "A_k", "a miss", "DeepSpec `deepspec/eval`", RIGHT),
     Figure("DeepSpec", "tau_greedy", "1 + sum_k sum j_k / rows at 0", "a miss", "DeepSpec `deepspec/eval`",
            whole=lambda a: 1 + float(a.joint.sum() / a.rows[:, 0].sum())),

@@ -1,6 +1,6 @@
 """Record captures from a running SGLang server: what its drafter is given, row by row.
 
-    python -m eagle3lib.run.sglang --url http://127.0.0.1:30000 --prompts prompts.jsonl --out my-captures --streams 2,30,58
+    python -m eagle3lib.run.sglang --url http://127.0.0.1:30000 --prompts prompts.jsonl --out at-server
 
 The server must run with its EAGLE-3 drafter and with
 
@@ -9,7 +9,8 @@ The server must run with its EAGLE-3 drafter and with
 and nobody else may use it meanwhile: SGLang hands out rows of the whole batch (sgl-project/sglang#4997, #32089). Each prompt
 is answered greedily, then prompt and answer are read again in one pass, whose states are kept. With an EAGLE-3 drafter loaded
 those are the joined streams that it receives (`LogitsProcessor._get_hidden_states_to_store`); without one they are the last
-state, which is of no use here. Interrupted, the same command goes on where it stopped.
+state, which is of no use here. `--streams 2,30,58` labels them with the layers that you believe the server captures; without
+it they are slot0, slot1, slot2, and nothing is claimed. Interrupted, the same command goes on where it stopped.
 
 A line of prompts.jsonl is an object with `input_ids`, a list of token ids (or `text`, which the server's tokenizer takes as it
 stands, without a chat template), and maybe `name`, `kind` and `topic`. With `transformers`:
@@ -19,11 +20,11 @@ stands, without a chat template), and maybe `name`, `kind` and `topic`. With `tr
     file.write(json.dumps({"name": "q1", "input_ids": ids}) + "\\n")
 
 Known from SGLang's sources and documentation, not by a run against a server. `/generate` with `input_ids`, `sampling_params`,
-`return_hidden_states` (`io_struct.GenerateReqInput`); `output_ids`, the stop token among them, and `meta_info` with
-`prompt_tokens`, `cached_tokens`, `finish_reason` (native API documentation, by its printed answers); `meta_info.hidden_states`,
-first the prefill's rows [T][W] (`scheduler_output_processor_mixin.process_batch_result_prefill`; examples/runtime/hidden_states),
-cut to as many entries as tokens were generated (#28496), so that one must be; `/server_info`, older `/get_server_info`, with the
-server's arguments by name (`http_server.server_info`); `/tokenize` (`serving_tokenize.OpenAIServingTokenize`, 2025-09 and later).
+`return_hidden_states`: `io_struct.GenerateReqInput`, example hidden_states_server.py. `output_ids`, the stop token among them,
+and `meta_info` with `cached_tokens` and `finish_reason`: answers printed in the native API's documentation. In `meta_info`
+`hidden_states`, first the prefill's rows [T][W]: `scheduler_output_processor_mixin.process_batch_result_prefill`; cut to as
+many entries as tokens were generated, so that one token must be: #28496. `/server_info`, older `/get_server_info`, with the
+server's arguments by name: `http_server.server_info`. `/tokenize`: `serving_tokenize.OpenAIServingTokenize`.
 """
 
 import argparse
@@ -68,7 +69,7 @@ class Server:
             raise InputError(f"{url}: the server refused with {error.code}: {said}") from None
         except (OSError, ValueError) as error:  # no connection, cut off, no JSON, no URL
             raise InputError(
-                f"{url}: no answer from an SGLang server ({getattr(error, 'reason', error)}): start it, or give its --url"
+                f"{self.url}: no answer from an SGLang server ({getattr(error, 'reason', error)}): start it, or give its --url"
             ) from None
         if not isinstance(found, dict):
             raise InputError(f"{url}: answered with a JSON {type(found).__name__}, expected an object: is this SGLang?")
@@ -186,6 +187,10 @@ class Recording:
     def __len__(self) -> int:
         return len(self.prompts)
 
+    @property
+    def _claim(self) -> str:
+        return "" if isinstance(self.labels[0], str) else "; of which layer, as --streams says"
+
     def __iter__(self) -> Iterator[Capture]:
         for prompt in self.prompts:
             try:
@@ -208,7 +213,7 @@ class Recording:
             token_ids=torch.tensor(ids),
             loss_mask=torch.arange(len(ids)) >= len(prompt.ids),
             streams=dict(zip(self.labels, slots, strict=True)),
-            known={label: f"slot {i} of what SGLang gives its drafter" for i, label in enumerate(self.labels)},
+            known={label: f"slot {i} of what SGLang gives its drafter{self._claim}" for i, label in enumerate(self.labels)},
             about={**prompt.about, "finish": finish},
         )
 

@@ -48,9 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="eagle3", description="Look into an EAGLE-3 drafter, measure it, run the workbook on it."
-    )
+    parser = argparse.ArgumentParser(prog="eagle3", description="Look into an EAGLE-3 drafter, measure it, run the workbook.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("inspect", help="what the files say: recipe, tensors, what is ignored; nothing is run")

@@ -6,7 +6,6 @@ import pandas as pd
 from matplotlib.patches import FancyBboxPatch
 
 from ..read.checkpoint import Checkpoint
-from ..read.recipe import Recipe
 from .figures import COLOURS, Picture, label
 
 WEIGHT, STATE, TOKEN = "#d7e6f2", "#f6f6f6", "#fbe3d0"  # boxes with weights, boxes of states, tokens
@@ -157,10 +156,3 @@ def token_map(tokens: pd.DataFrame, text: Callable[[Sequence[int]], list[str]] |
         axes.text(at + 2.6, len(lines) + 1.02, TOLD[what], fontsize=9, va="center")
         at += 6 + len(TOLD[what]) * 0.86
     return figure
-
-
-def widths(recipe: Recipe) -> str:
-    """One line: the widths a row goes through."""
-    r = recipe
-    parts = (f"{r.n_streams} x {r.target_hidden_size:,}", f"{r.hidden_size:,}", f"2 x {r.hidden_size:,}", f"{r.hidden_size:,}")
-    return " -> ".join((*parts, f"{r.draft_vocab_size:,} draft tokens of {r.vocab_size:,}"))

@@ -40,7 +40,7 @@ class Curve:
 
 def estimates(curve: Curve, steps: int) -> pd.DataFrame:
     """Four numbers that get called accept length, from the same guesses at K = `steps`."""
-    product = np.cumprod(curve.marginals()[:steps]).sum()
+    product = np.cumprod([m for m in curve.marginals()[:steps] if np.isfinite(m)]).sum()  # nan: no text is so long
     values = {
         "1 + sum of products of marginals": (1 + product, "as if one hit said nothing about the next"),
         "all starts": (curve.accepted.tau(steps, "starts"), "a chain from every row, also from rows that an engine skips"),
@@ -136,10 +136,10 @@ def shape(values: Sequence[float], whole: Sequence[float]) -> str:
         return "nothing to compare with"
     if max(shares) < 0.05:
         return "about nothing at every step"
-    if min(shares) > 0.95:
+    if min(shares) > 0.9:
         return "hardly seen"
-    if shares[0] > 0.95:
-        return "right at step 1, then a fall"
+    if shares[0] > 0.9:
+        return "right at step 1, then a fall" if min(shares) < 2 / 3 else "a little low at later steps"
     if shares[-1] > 2 * shares[0]:
         return "gains on the unbroken curve with the step"
     return "low from the first step on"
@@ -160,11 +160,14 @@ def breaks_table(curves: Mapping[str, Curve], whole: Curve, steps: int) -> pd.Da
 def breaks_reading(table: pd.DataFrame, steps: int) -> str:
     """The table in sentences, one break a line. Markdown."""
     whole, ends, lines = table.loc["as it is"], ("step 1", f"step {steps}"), []
-    for name, row in table.drop("as it is").iterrows():
-        told = (f"{row[end]:.3f} at {end} ({100 * share(row[end], whole[end]):.0f} % of what it was)" for end in ends)
-        lines.append(f"* **{name}**: {', '.join(told)}; accept length {row['accept length']:.2f}: *{row['shape']}*.")
-    told = ", ".join(f"{whole[end]:.3f} at {end}" for end in ends)
-    return f"As it is: {told}; accept length {whole['accept length']:.2f}.\n\n" + "\n".join(lines)
+    for name, row in table.iterrows():
+        told = ", ".join(f"{row[end]:.3f} at {end}" for end in ends)
+        line = f"* **{name}**: {told}; accept length {row['accept length']:.2f}"
+        if name != "as it is" and all(whole[end] > 0 for end in ends):
+            first, last = (f"{100 * share(row[end], whole[end]):.0f} %" for end in ends)
+            line += f"; {first} of what it was at first, {last} at last: *{row['shape']}*"
+        lines.append(line + ".")
+    return "\n".join(lines)
 
 
 def breaks_figure(table: pd.DataFrame, steps: int) -> Picture:
@@ -204,14 +207,23 @@ def crash_reading(h: Float[Tensor, "R H"], q_proj: Float[Tensor, "out W"], recip
     )
 
 
+def between(low: float, high: float, digits: int) -> str:
+    """An interval in brackets, nothing where there is none: from one sample nothing can be said of the spread."""
+    return f" [{low:.{digits}f}, {high:.{digits}f}]" if np.isfinite(low) else ""
+
+
 def accuracy_reading(curve: Curve, step: int) -> str:
-    """The three accuracies at one step, in a sentence with their numbers. Markdown."""
-    at, before = curve.accuracy.table().loc[step], int(curve.accuracy.before[:, step - 1].sum())
+    """The three accuracies at `step`, or the last one before it that any row reached, in a sentence. Markdown."""
+    before = curve.accuracy.before.sum(0)
+    step = max((k for k in range(2, step + 1) if before[k - 1]), default=1)
+    at = curve.accuracy.table().loc[step]
+    if step == 1:
+        return f"At step 1 the three are one number, {at.marginal:.3f}; no row was right there and had text left for step 2."
     return (
         f"At step {step}: right in {at.marginal:.3f} of rows when the true tokens are fed (marginal); all {step} guesses right "
-        f"in {at.joint:.3f} (joint); and where the first {step - 1} were right, which is in {before} rows, the next one is too "
-        f"in {at.conditional:.3f} [{at['conditional low']:.3f}, {at['conditional high']:.3f}] (conditional). Those of later "
-        "steps rest on fewer rows still."
+        f"in {at.joint:.3f} (joint); and of {before[step - 1]} rows that were right so far, the next guess is right too in "
+        f"{at.conditional:.3f}{between(at['conditional low'], at['conditional high'], 3)} (conditional). Conditionals of later "
+        f"steps rest on fewer rows: {before[-1]} at step {len(before)}."
     )
 
 
@@ -222,7 +234,7 @@ def estimates_reading(curve: Curve, steps: int) -> str:
     place = "inside" if low <= product <= high else "outside"
     where = f", so the product lies {place} its interval" if np.isfinite(low) else ""
     return (
-        f"The product says {product:.2f}; the walk gives **{walk:.2f}** [{low:.2f}, {high:.2f}]{where}. At step 2 the "
+        f"The product says {product:.2f}; the walk gives **{walk:.2f}**{between(low, high, 2)}{where}. At step 2 the "
         f"conditional accuracy is {second.conditional:.3f} and the marginal {second.marginal:.3f}: the closer these two, the "
         "better the product does. That is a property of the drafter and the text, and no rule."
     )
@@ -237,9 +249,9 @@ def answer(checks: Checks, dtype: torch.dtype, curve: Curve, steps: int) -> str:
     else:
         largest = max(float(check["difference"]) for check in checks.made)
         said = f"**Yes: {total} of {total} tensors agree**, from the joined streams to the drafted ids "
-        said += f"(largest relative difference of a row: {largest:.0e})."
-    (low, high), rows = curve.accuracy.interval(1), curve.accuracy.rows[:, 0]
-    said += f" At step 1 the guess is the text's token in **{curve.accuracy.marginal(1):.3f}** [{low:.3f}, {high:.3f}] of "
-    said += f"{rows.sum()} rows of {(rows > 0).sum()} samples."
-    low, high = curve.accepted.interval(steps)
-    return said + f" At K = {steps} a round yields **{curve.accepted.tau(steps):.2f}** [{low:.2f}, {high:.2f}] tokens."
+        said += f"(largest relative difference of a row: {largest:.0e})." if largest else "(no difference at all)."
+    rows = curve.accuracy.rows[:, 0]
+    said += f" At step 1 the guess is the text's token in **{curve.accuracy.marginal(1):.3f}**"
+    said += f"{between(*curve.accuracy.interval(1), 3)} of {rows.sum()} rows (samples: {(rows > 0).sum()})."
+    tau, interval = curve.accepted.tau(steps), between(*curve.accepted.interval(steps), 2)
+    return said + f" At K = {steps} a round yields **{tau:.2f}**{interval} tokens."

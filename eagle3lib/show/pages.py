@@ -43,12 +43,13 @@ INDEX = """\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #111; background: #fff; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #111; }}
 table {{ border-collapse: collapse; }}
 td, th {{ text-align: left; vertical-align: top; padding: 0.5em 1em 0.5em 0; border-top: 1px solid #ccc; }}
 td p {{ margin: 0 0 0.4em; }}
 code {{ overflow-wrap: anywhere; background: #f2f2f2; }}
 .wide {{ overflow-x: auto; }}
+.one + .one {{ margin-top: 0.8em; }}
 .why {{ color: #8a3b00; }}
 </style></head><body><main>
 <h1>{title}</h1>
@@ -186,6 +187,6 @@ def _shown(value: object) -> str:
         lines = "".join(f"<div>{html.escape(str(k))}: {_shown(v)}</div>" for k, v in value.items())
         return f"<details><summary>{len(value)}</summary>{lines}</details>" if len(value) > 9 else lines
     if isinstance(value, list | tuple):
-        return "".join(f"<div>{_shown(item)}</div>" for item in value)
+        return "".join(f'<div class="one">{_shown(item)}</div>' for item in value)
     text = html.escape(str(value))
     return f"<code>{text}</code>" if re.fullmatch("[0-9a-f]{64}", text) else text

@@ -6,6 +6,7 @@ A notebook has one cell tagged `parameters`, plain assignments, and says in its 
 
 import ast
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,7 +135,9 @@ def _named(asked: str, paths: Sequence[Path]) -> Path:
 
 def _read(path: Path) -> Notebook:
     try:
-        node = nbformat.read(path, as_version=4)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of cells without an id
+            node = nbformat.v4.upgrade(nbformat.read(path, as_version=4))
         cells = [cell for cell in node.cells if "parameters" in cell.metadata.get("tags", [])]
         return Notebook(path, node, _assigned(cells[0].source) if cells else {})
     except Exception as error:  # nbformat raises many kinds

@@ -9,8 +9,10 @@ from ..judge.probe import Probe
 from ..judge.recording import streams_to_record
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
+from ..measure.intervals import told as shown
 from ..read.checkpoint import Checkpoint
 from ..read.names import producer
+from ..read.recipe import Recipe
 from .figures import label
 
 STANDS_OUT = 5.0  # a slot whose median norm is so many times off the other side's is worth a sentence
@@ -72,8 +74,7 @@ def accept_length(curves: dict[str, Acceptance], steps: int) -> str:
     """Accept length of each curve at K = `steps`, with its interval. Markdown."""
     parts = []
     for name, found in curves.items():
-        low, high = found.interval(steps)
-        parts.append(f"{name} **{found.tau(steps):.2f}** [{low:.2f}, {high:.2f}]")
+        parts.append(f"{name} **{shown(found.tau(steps), *found.interval(steps))}**")
     samples = len(next(iter(curves.values())).counts(steps))
     return f"Tokens a round at K = {steps}, with 95 % intervals over {samples} prompts: " + "; ".join(parts) + "."
 
@@ -121,6 +122,16 @@ def checkpoint(ckpt: Checkpoint, tensors: pd.DataFrame) -> str:
     if ckpt.target is None:
         told.append("No target was given, so what is the target's could not be told.")
     return " ".join(told)
+
+
+def flow(recipe: Recipe) -> str:
+    """The widths a row goes through. Markdown."""
+    r = recipe
+    widths = (f"{r.n_streams} x {r.target_hidden_size:,}", f"{r.hidden_size:,}", f"2 x {r.hidden_size:,}", f"{r.hidden_size:,}")
+    return (
+        f"Widths along the way: **{' -> '.join(widths)} -> {r.draft_vocab_size:,} draft tokens of {r.vocab_size:,}**. Heads: "
+        f"{r.n_heads} for queries, {r.n_kv_heads} for keys and values, of {r.head_dim} channels."
+    )
 
 
 def sizes(tensors: pd.DataFrame) -> str:
@@ -188,7 +199,7 @@ def probe(probe: Probe) -> str:
     table = probe.table
     best, second = table.iloc[0], table.iloc[1]
     told = (
-        f"Of {len(table)} ordered choices, **{table.index[0]}** reaches {best.accuracy:.3f} [{best.low:.3f}, {best.high:.3f}], "
+        f"Of {len(table)} ordered choices, **{table.index[0]}** reaches {shown(best.accuracy, best.low, best.high, 3)}, "
         f"the next, {table.index[1]}, {second.accuracy:.3f}"
     )
     mine = _as_configured(probe)
@@ -243,32 +254,38 @@ def accuracies(found: Mapping[str, Accuracy], claimed: pd.Series | None = None, 
     """Step-1 and later accuracies of each, and the claimed training figure beside the same figure here. Markdown."""
     parts = []
     for name, acc in found.items():
-        low, high = acc.interval(1)
-        last = acc.rows.shape[1]
+        last = int(acc.rows.sum(0).nonzero()[0][-1]) + 1  # the last step that a text is long enough for
         shape = f"{acc.marginal(last):.3f} at step {last}"
-        parts.append(f"{name} **{acc.marginal(1):.3f}** [{low:.3f}, {high:.3f}] at step 1, {shape}")
+        parts.append(f"{name} **{shown(acc.marginal(1), *acc.interval(1), 3)}** at step 1, {shape}")
     told = "Marginal accuracy: " + "; ".join(parts) + "."
     first = next(iter(found.values()))
     known = first.known[:, 0].sum() / first.rows[:, 0].sum()
     told += f" {known:.1%} of the target's tokens are in the draft vocabulary: no drafter of it can do better."
-    if claimed is not None:
-        trainer, figure = claimed.name
-        where = "inside" if claimed.low <= value <= claimed.high else "above" if value > claimed.high else "below"
-        told += (
-            f" Claimed: {trainer} `{figure}` = {value:.3f}; the same figure here ({claimed.formula}; a token outside the draft "
-            f"vocabulary is {claimed['a token outside the draft vocabulary is']}) is **{claimed.here:.3f}** "
-            f"[{claimed.low:.3f}, {claimed.high:.3f}]: the claim lies {where} the interval."
-        )
-    return told
+    if claimed is None:
+        return told
+    trainer, figure = claimed.name
+    told += f" Claimed: {trainer} `{figure}` = {value:.3f}"
+    if claimed.here != claimed.here:
+        return told + "; that figure cannot be computed from these captures: it needs the target and its last states."
+    told += (
+        f"; the same figure here ({claimed.formula}; a token outside the draft vocabulary is "
+        f"{claimed['a token outside the draft vocabulary is']}) is **{shown(claimed.here, claimed.low, claimed.high, 3)}**"
+    )
+    if claimed.low != claimed.low:
+        return told + ", without an interval."
+    where = "inside" if claimed.low <= value <= claimed.high else "above" if value > claimed.high else "below"
+    return told + f": the claim lies {where} the interval."
 
 
 def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, mean: tuple[float, float, float], pooled: float) -> str:
     """Range over positions and over requests; the two means. Markdown."""
     lengths = requests["accept length"].dropna()
     told = (
-        f"Requests range from {lengths.min():.2f} to {lengths.max():.2f}; their mean is **{mean[0]:.2f}** [{mean[1]:.2f}, "
-        f"{mean[2]:.2f}], the pooled accept length {pooled:.2f}: pooling counts a request by its rounds. "
+        f"Requests range from {lengths.min():.2f} to {lengths.max():.2f}; their mean is **{shown(*mean)}**, the pooled accept "
+        f"length {pooled:.2f}: pooling counts a request by its rounds. "
     )
+    if positions.empty:
+        return told + "No answer is long enough for a round of so many steps at every position."
     first, last = positions.iloc[0], positions.iloc[-1]
     apart = last.high < first.low or last.low > first.high
     change = "differs from" if apart else "cannot be told from" if last.low == last.low else "rests on one sample, beside"

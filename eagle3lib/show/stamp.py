@@ -66,7 +66,7 @@ def fingerprint(path: Path) -> list[tuple[str, int, int]]:
     """Name, size and time of change of a file, or of every file in a folder: enough to see that an input is another."""
     if path.is_file():
         return [(path.name, path.stat().st_size, path.stat().st_mtime_ns)]
-    files = sorted(Path(folder) / name for folder, _, names in os.walk(path, followlinks=True) for name in names)
+    files = sorted(Path(folder) / name for folder, _, names in os.walk(path) for name in names)
     return [(str(f.relative_to(path)), f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.exists()]
 
 

@@ -6,6 +6,7 @@ import pandas as pd
 
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
+from ..measure.intervals import told
 from ..read.capture import Capture, Label
 from ..read.served import Served
 from .figures import label
@@ -72,31 +73,36 @@ def histogram(found: Acceptance, steps: int) -> pd.DataFrame:
 def hypotheses(table: pd.DataFrame) -> pd.DataFrame:
     """The probe's table, as text: a p-value too small for three decimals with its power of ten, never as 0.000."""
 
-    def told(value: float) -> str:
+    def as_text(value: float) -> str:
         return "-" if value != value else f"{value:.0e}" if 0 < value < 0.001 else f"{value:.3f}"
 
-    return table.map(told)
+    return table.map(as_text)
 
 
 def definitions(curves: Mapping[str, Acceptance]) -> pd.DataFrame:
     """The accept length by its four definitions, a row for each name and K."""
     rows = [
         {"drafter": name, "K": K, "walk, pooled": found.tau(K), "walk, mean of requests": found.mean_of_requests(K)[0],
-         "all starts, pooled": found.tau(K, "starts"),
-         "accepted at each position": " ".join(f"{share:.3f}" for share in found.per_position(K))}
+         "all starts, pooled": found.tau(K, "starts")}
         for name, found in curves.items() for K in sorted(found.walks)
     ]  # fmt: skip
     return pd.DataFrame(rows).set_index(["drafter", "K"])
 
 
-def accuracy(found: Accuracy) -> pd.DataFrame:
-    """Accuracies by step, each as "value [low, high]"."""
+def per_position(curves: Mapping[str, Acceptance], steps: int) -> pd.DataFrame:
+    """Share of rounds in which draft 1, 2, ... was accepted at K = `steps` (walk): what vLLM prints as per-position rates."""
+    columns = [f"draft {k + 1}" for k in range(steps)]
+    return pd.DataFrame([found.per_position(steps) for found in curves.values()], index=list(curves), columns=columns)
+
+
+def accuracy(found: Accuracy, columns: Sequence[str] = ("marginal", "joint", "conditional")) -> pd.DataFrame:
+    """Accuracies by step (columns of `Accuracy.table`), each as "value [low, high]"."""
     table = found.table()
-    told = {"rows": table.rows}
-    for name in ("marginal", "joint", "conditional", "in draft vocabulary", "marginal, others left out"):
+    shown = {"rows": table.rows}
+    for name in columns:
         triples = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
-        told[name] = [f"{v:.3f} [{low:.3f}, {high:.3f}]" if v == v else "-" for v, low, high in triples]
-    return pd.DataFrame(told)
+        shown[name] = [told(*triple, digits=3) for triple in triples]
+    return pd.DataFrame(shown)
 
 
 def figures(table: pd.DataFrame, steps: int = 2) -> pd.DataFrame:
@@ -104,7 +110,7 @@ def figures(table: pd.DataFrame, steps: int = 2) -> pd.DataFrame:
     step = table.index.get_level_values("figure").str.extract(r"_(?:len|ar|sim|greedy)$|[_@](\d+)$")[0]
     kept = table[(step.isna() | step.fillna("0").astype(int).lt(steps)).to_numpy()]
     value = [
-        "needs the target's last states" if v != v else f"{v:.3f} [{low:.3f}, {high:.3f}]" if low == low else f"{v:.3f}"
+        "not computable from these captures" if v != v else told(v, low, high, 3)
         for v, low, high in zip(kept.here, kept.low, kept.high, strict=True)
     ]
     return kept.drop(columns=["low", "high"]).assign(here=value)

@@ -5,13 +5,9 @@ all that went into it: source, parameters, input files, library, versions. Where
 """
 
 import json
-import logging
 import os
-import re
 import time
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -22,17 +18,13 @@ from nbformat import NotebookNode
 
 from ..read.errors import InputError
 from . import pages
-from .plan import INPUTS, Notebook, Order, check_device, check_inputs, check_settings, default_device, find
-from .scrub import ANSI, OWN, Scrubber, both_forms
+from .execute import cleaned, execute
+from .plan import INPUTS, Notebook, Order, check_device, check_inputs, check_settings, find
+from .scrub import OWN, Scrubber, both_forms
 from .stamp import SEEDS, describe, device_name, fingerprint, key, library_hash, versions
 
 FORMAT = "eagle3lib workbook, version 1"
 STAMP, INDEX = "stamp.json", "index.html"
-# For the kernels: no progress bars in outputs, no remark of the debugger's on the terminal, this environment's own kernel.
-KERNEL = {
-    "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1", "JUPYTER_PREFER_ENV_PATH": "1",
-}  # fmt: skip
-BAR = re.compile(r"(.{0,80}: )?\s*\d+%\|")  # a widget's progress bar as text: frozen where it began
 Say = Callable[[str], None]
 
 
@@ -40,29 +32,36 @@ Say = Callable[[str], None]
 class Work:
     """One notebook of this run: what it runs with, and what becomes of it."""
 
-    book: Notebook
+    notebook: Notebook
     passed: dict[str, object]  # parameters given to papermill
     values: dict[str, object]  # of all its parameters
     files: dict[str, Path]  # the files among them
     key: str
     wanted: bool  # asked for; any other is listed because it is there from before
+    before: NotebookNode | None = None  # what an earlier run left
     status: str = "not run"  # then done, kept, older, lacking or failed
     answer: str | None = None
     why: str = "Not run: interrupted before."  # there is no answer
 
     @property
     def name(self) -> str:
-        return self.book.name
+        return self.notebook.name
 
     @property
     def question(self) -> str:
-        return str(self.book.about.get("question", ""))
+        return str(self.notebook.about.get("question", ""))
+
+    @property
+    def unchanged(self) -> bool:
+        """What an earlier run left was made from the very same."""
+        about = self.before.metadata.eagle3 if self.before else {}
+        return about.get("made_from") == self.key and about.get("status") == "done"
 
 
 def run(order: Order, say: Say = lambda line: None) -> dict:
     """Run the notebooks that `order` asks for, into its folder. `say` is told a line for each.
 
-    Returns `{"out", "index", "interrupted", "notebooks": {name: {"status", "page", "notebook", "question", "answer", "why"}}}`.
+    Returns `{"out", "index", "interrupted", "notebooks": {name: {"status", "question", "answer", "why", "page"}}}`.
     Ctrl-C keeps what is finished. Raises InputError before anything runs for wrong inputs, unknown names, or a folder that
     must not be written to.
     """
@@ -74,10 +73,12 @@ def run(order: Order, say: Say = lambda line: None) -> dict:
     works = plan(order, chosen, others)
     given = [path for work in works for path in work.files.values()] + list(order.inputs.values())
     out = prepare(order.out, given, folder)
-    works = [work for work in works if work.wanted or _before(out, work.name)]
+    for work in works:
+        work.before = _before(out, work.name)
+    works = [work for work in works if work.wanted or work.before]
     book = Workbook(out, folder, works, Scrubber([*given, out], [*OWN, folder]))
     say(f"workbook: {len(chosen)} of {len(chosen) + len(others)} notebooks, {'your files' if order.inputs else 'the demo'}")
-    facts = book.scrubber.all(_facts(works))
+    facts = book.scrubber.all(_facts([work for work in works if work.wanted or work.unchanged]))
     book.write_stamp(facts)  # first of all: it marks the folder as a workbook's
     interrupted = False
     try:
@@ -127,7 +128,7 @@ def prepare(out: Path, given: list[Path], notebooks: Path) -> Path:
         out.mkdir(parents=True, exist_ok=True)
         held = sorted(path.name for path in out.iterdir() if not path.name.startswith("."))
         if held and not _is_workbook(out):
-            raise InputError(f"--out {out}: holds other things ({', '.join(held[:3])}): give a new folder")
+            raise InputError(f"--out {out}: holds other things ({', '.join(held[:3])}): give a new folder, or empty this one")
         (out / ".partial").write_text("")
         (out / ".partial").unlink()
     except OSError as error:
@@ -153,7 +154,7 @@ def _before(out: Path, name: str) -> NotebookNode | None:
 
 def _facts(works: list[Work]) -> dict:
     """What stamp.json says of the run. Hashes the input files."""
-    inputs = {path: name for work in works for name, path in reversed(work.files.items())}
+    inputs = {path: name for work in works for name, path in work.files.items()}
     devices = sorted({str(work.values.get("DEVICE") or "cpu") for work in works})
     dtypes = sorted({str(work.values.get("DTYPE") or "float32") for work in works})
     return {
@@ -177,17 +178,14 @@ class Workbook:
         """Deal with all that need not run: unchanged, not asked for, or lacking an input. Returns what is left to run."""
         left = []
         for work in self.works:
-            before = _before(self.out, work.name)
-            about = before.metadata.eagle3 if before else {}
-            same = about.get("made_from") == work.key and about.get("status") == "done"
-            if same and not (again and work.wanted):
+            if work.unchanged and not (again and work.wanted):
                 work.status = "kept"
-                self.put(work, before)
+                self.put(work, work.before)
             elif not work.wanted:
                 work.status, work.why = "older", "Made earlier, from other inputs or by another version; not run now."
-                self.put(work, before)
-            elif missing := work.book.lacking(work.values):
-                work.status, work.why = "lacking", _lacking(missing, work.question)
+                self.put(work, work.before)
+            elif missing := work.notebook.lacking(work.values):
+                work.status, work.why = "lacking", f"Not run, for want of {' and of '.join(map(_told, missing))}."
                 self.put(work, _page_without(work))
             else:
                 left.append(work)
@@ -201,19 +199,19 @@ class Workbook:
         say(f"{work.name}: running ({count}) ...")
         begun = time.monotonic()
         try:
-            failure = execute(work.book.path, partial, work.passed)
-            node = nbformat.read(partial, as_version=4) if partial.exists() else work.book.node
+            failure = execute(work.notebook.path, partial, work.passed)
+            node = nbformat.read(partial, as_version=4) if partial.exists() else work.notebook.node
         finally:
             partial.unlink(missing_ok=True)
         took = f"{time.monotonic() - begun:.0f} s"
         work.status, work.why = ("failed", self.scrubber.text(failure)) if failure else ("done", "It shows no answer.")
-        self.put(work, _cleaned(node, work, failure))
+        self.put(work, cleaned(node, work.passed, failure))
         say(f"{work.name}: failed after {took}: {failure}" if failure else f"{work.name}: done in {took}")
 
     def put(self, work: Work, node: NotebookNode) -> None:
         """Write the notebook, scrubbed, and its page under their names; of an earlier run's notebook only the page, anew."""
         if work.status not in ("kept", "older"):
-            node.metadata["eagle3"] = {**work.book.about, "made_from": work.key, "status": work.status}
+            node.metadata["eagle3"] = {**work.notebook.about, "made_from": work.key, "status": work.status}
             node = self.scrubber.all(node)
             _write(self.out / f"{work.name}.ipynb", nbformat.writes(node) + "\n")
         if work.status in ("done", "kept"):
@@ -256,77 +254,14 @@ def _write(path: Path, text: str) -> None:
         raise InputError(f"{path}: cannot be written ({error.strerror}): what was finished before is kept") from None
 
 
-@contextmanager
-def _environment(extra: Mapping[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in extra}
-    os.environ.update(extra)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)
-
-
-def execute(source: Path, partial: Path, passed: dict) -> str:
-    """Run a notebook in its own folder, saving to `partial` after each cell. Returns why it stopped early, or nothing."""
-    import papermill
-    from papermill.exceptions import PapermillExecutionError
-
-    logging.getLogger("papermill").setLevel(logging.CRITICAL + 1)  # its log repeats what is told here
-    plain = [str(path).replace("{", "{{").replace("}", "}}") for path in (source, partial)]  # papermill formats its paths
-    with _environment(KERNEL), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nbformat's, of notebooks without cell ids
-        try:
-            papermill.execute_notebook(
-                *plain,
-                passed,
-                kernel_name="python3",
-                language="python",
-                cwd=source.parent,
-                progress_bar=False,
-                extra_arguments=["--IPKernelApp.log_level=CRITICAL"],
-            )
-        except PapermillExecutionError as error:
-            said = (ANSI.sub("", str(error.evalue)).strip().splitlines() or [""])[0]
-            return said if error.ename == "InputError" else f"{error.ename}: {said}"
-        except Exception as error:  # the kernel died or could not start: many kinds, from three libraries
-            return f"the kernel stopped, most often for want of memory ({type(error).__name__}: {str(error).splitlines()[0]})"
-    return ""
-
-
-def _cleaned(node: NotebookNode, work: Work, failure: str) -> NotebookNode:
-    """Without papermill's notes, timings and widget state; with the reason in front where it failed. Tags stay."""
-    node.cells = [cell for cell in node.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", [])]
-    for cell in node.cells:
-        if cell.cell_type == "code":
-            cell.outputs = [output for output in cell.outputs if not BAR.match(output.get("data", {}).get("text/plain", ""))]
-        for name in ("papermill", "execution"):
-            cell.metadata.pop(name, None)
-        if not cell.metadata.get("tags", True):
-            del cell.metadata["tags"]
-        if "injected-parameters" in cell.metadata.get("tags", []):
-            lines = [f"{name} = {value!r}" for name, value in work.passed.items()]
-            cell.source = "\n".join(["# as given for this run", *lines])
-    for name in ("papermill", "widgets"):
-        node.metadata.pop(name, None)
-    if failure:
-        said = (
-            f"**This notebook stopped before its end.** The cell with the error is the last that ran.\n\n```text\n{failure}\n```"
-        )
-        node.cells.insert(0, nbformat.v4.new_markdown_cell(said, id="stopped", metadata={"tags": ["failure"]}))
-    return node
-
-
-def _lacking(missing: list[str], question: str) -> str:
-    """What is not there, and how to give it."""
-    told = [f"{INPUTS[name][1]} ({INPUTS[name][0]})" if name in INPUTS else f"{name} (--set {name}=...)" for name in missing]
-    would = f" It would have answered: {question}" if question else ""
-    return f"Not run, for want of {' and of '.join(told)}.{would}"
+def _told(name: str) -> str:
+    """An input that is not there, and how to give it."""
+    return f"{INPUTS[name][1]} ({INPUTS[name][0]})" if name in INPUTS else f"{name} (--set {name}=...)"
 
 
 def _page_without(work: Work) -> NotebookNode:
     """What stands in place of a notebook that lacks an input."""
-    heading = pages.title(work.book.node) or work.name
-    node = nbformat.v4.new_notebook(metadata={"language_info": {"name": "python"}})
-    node.cells = [nbformat.v4.new_markdown_cell(f"# {heading}\n\n{work.why}", id="lacking")]
-    return node
+    would = f"\n\nIt would have answered: {work.question}" if work.question else ""
+    said = f"# {pages.title(work.notebook.node) or work.name}\n\n{work.why}{would}"
+    cell = nbformat.v4.new_markdown_cell(said, id="lacking")
+    return nbformat.v4.new_notebook(cells=[cell], metadata={"language_info": {"name": "python"}})
