@@ -1,6 +1,9 @@
 """Fixtures: the demo (committed drafters and captures, the target in build/target) and small random models."""
 
+import os
 from pathlib import Path
+
+os.environ.setdefault("TQDM_DISABLE", "1")  # before tqdm is imported: tests read what is printed
 
 import pytest
 import tiny

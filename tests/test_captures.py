@@ -168,3 +168,9 @@ def test_streams_are_what_transformers_says(tmp_path):
     assert not model.model.norm._forward_hooks  # no hook is left behind
     with pytest.raises(e3.InputError, match="no decoder"):
         e3.record(torch.nn.Linear(2, 2), ids, prompt_tokens=4, streams=(0,))
+
+
+def test_fewer_streams_than_fc_takes_is_said(tiny_checkpoint):
+    slots = tiny.capture().replace(streams={"slot0": torch.zeros(20, tiny.H), "slot1": torch.zeros(20, tiny.H)}, known={})
+    with pytest.raises(e3.InputError, match=r"2 streams were recorded \(slot0, slot1\), but fc takes 3"):
+        slots.joined(tiny_checkpoint.recipe)

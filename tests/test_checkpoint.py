@@ -376,3 +376,13 @@ def test_rope_equals_transformers():
     ours = e3.Rope.plain(500000.0, 128).llama3(8.0, 1.0, 4.0, 8192)
     torch.testing.assert_close(torch.tensor(ours.inv_freq), theirs, rtol=1e-6, atol=0)
     assert ours.gain == gain == 1.0
+
+
+@pytest.mark.parametrize("junk", [b"\x80\x02h\x05.", b"\x80\x02K", b"not a pickle", b"\x80\x02}q\x00.", b""])
+def test_junk_under_a_weight_files_name_is_one_sentence(tmp_path, junk):
+    """torch.load raises KeyError, ValueError and others for some bytes; none may reach a reader."""
+    folder = tiny.write_drafter(tmp_path / "d")
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(junk)
+    with pytest.raises(e3.InputError, match="pytorch_model.bin"):
+        e3.open_checkpoint(folder)

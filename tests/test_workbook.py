@@ -288,7 +288,7 @@ def test_out_holds_other_things_or_cannot_be_made(place, tmp_path):
     with pytest.raises(e3.InputError, match=r"holds other things \(index.html\)"):
         run(order(place, out=tmp_path))
     assert (tmp_path / "index.html").read_text() == "mine"
-    with pytest.raises(e3.InputError, match="cannot be written to .*: give another folder with --out|cannot be written to"):
+    with pytest.raises(e3.InputError, match="cannot be written to"):
         run(order(place, out=tmp_path / "index.html" / "out"))
 
 

@@ -49,7 +49,8 @@ def main() -> None:
                 live = e3.speculative_decode(target, drafter, prompt, e3.Chain(steps), max_new_tokens=tokens)
                 assert live.token_ids.tolist() == capture.token_ids.tolist(), "not the text of the captures"
                 requests[capture.name] = np.bincount(np.array(live.accepted, dtype=int), minlength=steps + 1).tolist()
-            results["runs"].append({"name": name, "streams": streams, "steps": steps, "requests": requests})
+            run = {"name": name, "drafter": folder, "streams": streams, "steps": steps, "requests": requests}
+            results["runs"].append(run)
             part = OUT.with_suffix(".part")
             part.write_text(json.dumps(results) + "\n")
             os.replace(part, OUT)

@@ -69,6 +69,11 @@ class Capture:
                 f"{self.name}: streams {', '.join(map(str, self.streams))} are labelled, but neither config.json nor the "
                 f"engine's default says which {recipe.n_streams} the drafter takes: give streams="
             )
+        if len(labels) < recipe.n_streams:
+            raise InputError(
+                f"{self.name}: {len(labels)} streams were recorded ({', '.join(map(str, labels))}), but fc takes "
+                f"{recipe.n_streams}"
+            )
         parts = [self.stream(label) for label in labels]
         wrong = next(
             (label for label, part in zip(labels, parts, strict=True) if part.shape[1] != recipe.target_hidden_size), None

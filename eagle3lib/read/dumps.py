@@ -151,7 +151,7 @@ def find_dump(folder: Path, streams: Sequence[int] | None = None, last: str | No
         raise InputError(f"last: {last!r}, expected one of {', '.join(LAST_KINDS)}")
     files = _files(folder)
     first, format, broken = None, None, []
-    for file in tqdm(files, desc=f"headers in {folder.name}", unit="file", leave=False):
+    for file in tqdm(files, desc=f"headers in {folder.name}", unit="file", leave=False, delay=1):
         try:
             held = glance(file)
             if held is None and first is None:

@@ -19,6 +19,10 @@ DTYPES = {  # safetensors' header spelling -> torch
 }  # fmt: skip
 
 
+# What opening a file raises that is truncated or something else; torch's unpickler raises many kinds for stray bytes.
+UNREADABLE = (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError, LookupError, ValueError, TypeError)
+
+
 @dataclass(frozen=True)
 class Header:
     """What a file says of one tensor before it is read."""
@@ -81,15 +85,16 @@ def _open(file: Path):
     try:
         if file.suffix == ".safetensors":
             return safe_open(file, "pt", "cpu")
-        return _only_tensors(file, torch.load(file, map_location="cpu", mmap=True, weights_only=True))
+        loaded = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except (SafetensorError, OSError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
+    except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"{file}: cannot be read as tensors ({file.stat().st_size:,} bytes; {reason}): "
             "truncated, still being written, or something else under this name; copy it again"
         ) from None
+    return _only_tensors(file, loaded)
 
 
 def _only_tensors(file: Path, loaded: object) -> dict[str, Tensor]:

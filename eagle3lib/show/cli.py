@@ -18,6 +18,7 @@ import torch
 
 import eagle3lib as e3
 
+from ..measure.intervals import told
 from ..read.config import FLAGS
 from ..read.errors import InputError
 from ..read.recipe import Recipe, Rope
@@ -203,7 +204,7 @@ def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
     for name in table.columns:
         if f"{name} low" in table:
             both = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
-            shown[name] = [f"{middle:.3f} [{low:.3f}, {high:.3f}]" for middle, low, high in both]
+            shown[name] = [told(*triple, digits=3) for triple in both]
         elif not name.endswith((" low", " high")):
             shown[name] = table[name]
     return pd.DataFrame(shown, index=table.index)

@@ -226,15 +226,14 @@ def lens(summary: pd.DataFrame) -> str:
 
 def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame) -> str:
     """Accept length of each curve at K = `steps`, and beside what real decoding gave. Markdown."""
-    told = accept_length(dict(curves), steps)
+    told, beside = accept_length(dict(curves), steps), []
     for name, found in curves.items():
         rows = live[(live.name == name) & live.K.isin(list(found.walks))]
-        if len(rows):
-            apart = [abs(found.tau(int(row.K)) - row["accept length"]) for _, row in rows.iterrows()]
-            told += (
-                f" Beside what was measured live ({name}, K = {', '.join(map(str, rows.K))}): the largest difference is "
-                f"**{max(apart):.3f}**."
-            )
+        apart = [abs(found.tau(int(row.K)) - row["accept length"]) for _, row in rows.iterrows()]
+        if apart:
+            beside.append(f"{name} **{max(apart):.3f}** at most (K = {', '.join(map(str, rows.K))})")
+    if beside:
+        told += " What was measured live differs from that by: " + "; ".join(beside) + "."
     for _, row in live[live.K == 0].iterrows():
         told += f" {row.source} says {row['accept length']:.2f}, and not at which number of draft steps."
     return told
