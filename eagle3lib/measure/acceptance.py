@@ -135,7 +135,8 @@ def tokens_of_rounds(one: Hits, token_ids: Int[Tensor, " T"], steps: int) -> pd.
             if row + 1 < len(what) and row <= end:
                 what[row + 1] = "target"
                 guess[row + 1] = int(one.guess[accepted, row - accepted - 1]) if accepted < steps else -1
-    return pd.DataFrame({"token": token_ids.numpy(), "what": what, "guess": guess})
+    index = pd.RangeIndex(len(token_ids), name="position")
+    return pd.DataFrame({"token": token_ids.numpy(), "what": what, "guess": guess}, index=index)
 
 
 def count(hits: Hits, steps: int) -> Acceptance:

@@ -75,7 +75,8 @@ def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, pooled: floa
         left.annotate(f"{n} starts", (x, y), xytext=(7, 4), textcoords="offset points", fontsize=9)
     left.axhline(1, color="black", linewidth=0.8, linestyle=":")
     left.set(xlabel="position in the sample", ylabel=f"accept length, all starts, K = {steps}")
-    left.margins(x=0.2)
+    if len(positions):
+        left.set_xlim(0, middle.iloc[-1] * 1.25)  # room for the last label
     lengths = requests["accept length"].dropna()
     right.hist(lengths, bins=np.arange(1, max(lengths.max(), 2) + 0.1, 0.1), color=COLOURS[0], alpha=0.6)
     right.axvline(lengths.mean(), color=COLOURS[1], label=f"mean of requests {lengths.mean():.2f}")
