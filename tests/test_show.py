@@ -11,7 +11,7 @@ from test_acceptance import hits_of
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import tokens_of_rounds
 from eagle3lib.read.served import Served
-from eagle3lib.show import curves, drawings, figures, readings, sets, start, tables, tokens
+from eagle3lib.show import curves, drawings, figures, readings, results, sets, start, tables, tokens
 
 
 def png(picture) -> bytes:
@@ -91,10 +91,10 @@ def test_figures_of_one_short_sample_are_drawn(tiny_checkpoint):
     png(curves.accuracies({"x": acc}))
     png(curves.accept_length({"x": tau}))
     assert "nan" not in readings.accept_length({"x": tau}, 1)
-    assert "nan" not in readings.accuracies({"x": acc}, e3.trainer_figures(acc).loc[("speculators", "full_acc_0")], 0.7)
+    assert "nan" not in results.accuracies({"x": acc}, e3.trainer_figures(acc).loc[("speculators", "full_acc_0")], 0.7)
     positions = e3.by_position(found, 8)
     png(curves.where_it_works(positions, tau.requests(8), tau.tau(8), 8))
-    assert "No answer is long enough" in readings.where_it_works(positions, tau.requests(8), tau.mean_of_requests(8), tau.tau(8))
+    assert "No answer is long enough" in results.where_it_works(positions, tau.requests(8), tau.mean_of_requests(8), tau.tau(8))
     norms = e3.row_norms(captures)
     for draw in (figures.norms_by_position, figures.norm_distributions):
         png(draw(norms))

@@ -122,3 +122,28 @@ def state_over_steps(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Ma
     figure.legend(*norm.get_legend_handles_labels(), fontsize=9, loc="outside lower left", ncols=3, frameon=False)
     figure.legend(*attention.get_legend_handles_labels(), fontsize=9, loc="outside lower right", ncols=3, frameon=False)
     return figure
+
+
+def speeds(table: pd.DataFrame, measured: pd.DataFrame, baseline: float) -> Picture:
+    """Tokens a second over the baseline against draft steps, for three drafters (`speed_table`), and what was measured."""
+    figure = Picture(figsize=(7.2, 4.2), layout="constrained")
+    axes = figure.subplots()
+    told = {"flat": "claimed accuracy at every step", "at most": "the most that it allows", "perfect": "always right"}
+    for i, (name, text) in enumerate(told.items()):
+        ratio = table[f"over baseline, {name}"]
+        axes.plot(table.index, ratio, marker=MARKERS[i], markersize=4, color=colour(i), label=text)
+    ratio = measured["tokens a second"] / baseline
+    axes.plot(measured.K, ratio, "o", fillstyle="none", color="black", markersize=11, label="measured")
+    for name, K, y in zip(measured.index, measured.K, ratio, strict=True):
+        axes.annotate(f"{name}: {y:.2f}", (K, y), xytext=(9, -4), textcoords="offset points", fontsize=9,
+                      ha="right" if K > table.index.max() // 2 else "left", va="top")  # fmt: skip
+    axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
+    axes.annotate("as fast as without a drafter", (1, 1), xycoords=("axes fraction", "data"), xytext=(-4, -11),
+                  textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
+    axes.set_xlabel("draft steps K")
+    axes.set_ylabel("tokens a second, times the baseline")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(0, min(4.5, table["over baseline, perfect"].max() * 1.05))
+    axes.grid(alpha=0.25)
+    figure.legend(fontsize=9, loc="outside lower center", ncols=2, frameon=False)
+    return figure

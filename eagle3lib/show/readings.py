@@ -8,7 +8,6 @@ from ..judge.finding import Finding
 from ..judge.probe import Probe
 from ..judge.recording import streams_to_record
 from ..measure.acceptance import Acceptance
-from ..measure.accuracy import Accuracy
 from ..measure.intervals import told as shown
 from ..read.checkpoint import Checkpoint
 from ..read.names import producer
@@ -32,9 +31,9 @@ def answer(finding: Finding, probe: Probe) -> str:
     )
     if finding.level == "fault":
         mend = f"To mend it, write `{finding.change}` in the drafter's `config.json`, in place of the line that is there."
-        return f"**{_upper(finding.what)}.** {_upper(finding.cost)}. {mend} {known}"
-    cost = f" {_upper(finding.cost)}." if finding.cost else ""
-    return f"**{_upper(finding.what)}.**{cost} {known} {_upper(told.what)}."
+        return f"**{upper(finding.what)}.** {upper(finding.cost)}. {mend} {known}"
+    cost = f" {upper(finding.cost)}." if finding.cost else ""
+    return f"**{upper(finding.what)}.**{cost} {known} {upper(told.what)}."
 
 
 def _as_configured(probe: Probe) -> float:
@@ -43,7 +42,7 @@ def _as_configured(probe: Probe) -> float:
     return float(probe.table.accuracy.get(name, float("nan")))
 
 
-def _upper(text: str) -> str:
+def upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
@@ -67,7 +66,7 @@ def norms(summary: pd.DataFrame, trained: tuple, served: tuple) -> str:
                 f"and is served rows of {b:.3g} ({_streams([theirs])}){loud}"
             )
     embedding = "Rows of r_0, the embedding's output, are the small ones. " if 0 in (*trained, *served) else ""
-    return embedding + _upper("; ".join(lines)) + "."
+    return embedding + upper("; ".join(lines)) + "."
 
 
 def accept_length(curves: dict[str, Acceptance], steps: int) -> str:
@@ -222,102 +221,3 @@ def lens(summary: pd.DataFrame) -> str:
         )
         told += f" The last state gives it in **{last:.3f}**: {verdict}."
     return told
-
-
-def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame) -> str:
-    """Accept length of each curve at K = `steps`, and beside what real decoding gave. Markdown."""
-    told, beside = accept_length(dict(curves), steps), []
-    for name, found in curves.items():
-        rows = live[(live.name == name) & live.K.isin(list(found.walks))]
-        apart = [abs(found.tau(int(row.K)) - row["accept length"]) for _, row in rows.iterrows()]
-        if apart:
-            beside.append(f"{name} **{max(apart):.3f}** at most (K = {', '.join(map(str, rows.K))})")
-    if beside:
-        told += " What was measured live differs from that by: " + "; ".join(beside) + "."
-    for _, row in live[live.K == 0].iterrows():
-        told += f" {row.source} says {row['accept length']:.2f}, and not at which number of draft steps."
-    return told
-
-
-def flat_from(curves: Mapping[str, Acceptance]) -> str:
-    """For each curve, the K from which more steps add less than a hundredth. Markdown."""
-    parts = []
-    for name, found in curves.items():
-        steps = sorted(found.walks)
-        flat = next(K for K in steps if found.tau(steps[-1]) - found.tau(K) < 0.01)
-        parts.append(f"{name} gains less than 0.01 beyond **K = {flat}**")
-    return _upper("; ".join(parts)) + "."
-
-
-def accuracies(found: Mapping[str, Accuracy], claimed: pd.Series | None = None, value: float | None = None) -> str:
-    """Step-1 and later accuracies of each, and the claimed training figure beside the same figure here. Markdown."""
-    parts = []
-    for name, acc in found.items():
-        last = int(acc.rows.sum(0).nonzero()[0][-1]) + 1  # the last step that a text is long enough for
-        shape = f"{acc.marginal(last):.3f} at step {last}"
-        parts.append(f"{name} **{shown(acc.marginal(1), *acc.interval(1), 3)}** at step 1, {shape}")
-    told = "Marginal accuracy: " + "; ".join(parts) + "."
-    first = next(iter(found.values()))
-    known = first.known[:, 0].sum() / first.rows[:, 0].sum()
-    told += f" {known:.1%} of the target's tokens are in the draft vocabulary: no drafter of it can do better."
-    if claimed is None:
-        return told
-    trainer, figure = claimed.name
-    told += f" Claimed: {trainer} `{figure}` = {value:.3f}"
-    if claimed.here != claimed.here:
-        return told + "; that figure cannot be computed from these captures: it needs the target and its last states."
-    told += (
-        f"; the same figure here ({claimed.formula}; a token outside the draft vocabulary is "
-        f"{claimed['a token outside the draft vocabulary is']}) is **{shown(claimed.here, claimed.low, claimed.high, 3)}**"
-    )
-    if claimed.low != claimed.low:
-        return told + ", without an interval."
-    where = "inside" if claimed.low <= value <= claimed.high else "above" if value > claimed.high else "below"
-    return told + f": the claim lies {where} the interval."
-
-
-def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, mean: tuple[float, float, float], pooled: float) -> str:
-    """Range over positions and over requests; the two means. Markdown."""
-    lengths = requests["accept length"].dropna()
-    told = (
-        f"Requests range from {lengths.min():.2f} to {lengths.max():.2f}; their mean is **{shown(*mean)}**, the pooled accept "
-        f"length {pooled:.2f}: pooling counts a request by its rounds. "
-    )
-    if positions.empty:
-        return told + "No answer is long enough for a round of so many steps at every position."
-    first, last = positions.iloc[0], positions.iloc[-1]
-    apart = last.high < first.low or last.low > first.high
-    change = "differs from" if apart else "cannot be told from" if last.low == last.low else "rests on one sample, beside"
-    return told + (
-        f"At positions {int(last['from'])} to {int(last.to)} it is {last['accept length']:.2f}, which {change} "
-        f"{first['accept length']:.2f} at {int(first['from'])} to {int(first.to)}."
-    )
-
-
-def token_map(tokens: pd.DataFrame, name: str, steps: int) -> str:
-    """How the answer's tokens came to be. Markdown."""
-    counts = tokens.what.value_counts()
-    accepted, own = int(counts.get("accepted", 0)), int(counts.get("target", 0))
-    rejected = int((tokens.guess >= 0).sum())
-    return (
-        f"{name}, K = {steps}: **{accepted}** of {accepted + own} tokens were drafted, {own} the target wrote itself, one a "
-        f"round; in {rejected} rounds a draft was rejected."
-    )
-
-
-def state(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, float]]) -> str:
-    """How the drafter's state grows, what fc makes it of, and where attention goes. Markdown."""
-    told = []
-    for name, table in states.items():
-        norm = table.groupby("step")["norm of the state"].mean()
-        largest = max(shares[name], key=shares[name].get)
-        told.append(
-            f"{name}: the state's norm goes from {norm.iloc[0]:.0f} to {norm.iloc[-1]:.0f} in {len(norm)} steps "
-            f"({norm.iloc[-1] / norm.iloc[0]:.1f} times), and {largest} makes **{shares[name][largest]:.0%}** of fc's output"
-        )
-    first = next(iter(states.values())).groupby("step").mean(numeric_only=True)
-    told.append(
-        f"attention on position 0 is {first['attention on position 0'].iloc[0]:.0%} at step 1, and "
-        f"{first['on its own drafts'].iloc[-1]:.0%} goes to its own drafts at step {len(first)}"
-    )
-    return _upper("; ".join(told)) + "."

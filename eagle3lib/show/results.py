@@ -1,0 +1,163 @@
+"""Readings of what drafting gives: accept lengths, accuracies, speed. As in readings.py, each sentence from its numbers."""
+
+from collections.abc import Mapping
+
+import pandas as pd
+
+from ..measure.acceptance import Acceptance
+from ..measure.accuracy import Accuracy
+from ..measure.intervals import told as shown
+from ..measure.speed import RoundTime, Setting, flat, speed_table
+from .readings import accept_length, upper
+
+
+def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame) -> str:
+    """Accept length of each curve at K = `steps`, and beside what real decoding gave. Markdown."""
+    told, beside = accept_length(dict(curves), steps), []
+    for name, found in curves.items():
+        rows = live[(live.name == name) & live.K.isin(list(found.walks))]
+        apart = [abs(found.tau(int(row.K)) - row["accept length"]) for _, row in rows.iterrows()]
+        if apart:
+            beside.append(f"{name} **{max(apart):.3f}** at most (K = {', '.join(map(str, rows.K))})")
+    if beside:
+        told += " What was measured live differs from that by: " + "; ".join(beside) + "."
+    for _, row in live[live.K == 0].iterrows():
+        told += f" {row.source} says {row['accept length']:.2f}, and not at which number of draft steps."
+    return told
+
+
+def flat_from(curves: Mapping[str, Acceptance]) -> str:
+    """For each curve, the K from which more steps add less than a hundredth. Markdown."""
+    parts = []
+    for name, found in curves.items():
+        steps = sorted(found.walks)
+        flat = next(K for K in steps if found.tau(steps[-1]) - found.tau(K) < 0.01)
+        parts.append(f"{name} gains less than 0.01 beyond **K = {flat}**")
+    return upper("; ".join(parts)) + "."
+
+
+def accuracies(found: Mapping[str, Accuracy], claimed: pd.Series | None = None, value: float | None = None) -> str:
+    """Step-1 and later accuracies of each, and the claimed training figure beside the same figure here. Markdown."""
+    parts = []
+    for name, acc in found.items():
+        last = int(acc.rows.sum(0).nonzero()[0][-1]) + 1  # the last step that a text is long enough for
+        shape = f"{acc.marginal(last):.3f} at step {last}"
+        parts.append(f"{name} **{shown(acc.marginal(1), *acc.interval(1), 3)}** at step 1, {shape}")
+    told = "Marginal accuracy: " + "; ".join(parts) + "."
+    first = next(iter(found.values()))
+    known = first.known[:, 0].sum() / first.rows[:, 0].sum()
+    told += f" {known:.1%} of the target's tokens are in the draft vocabulary: no drafter of it can do better."
+    if claimed is None:
+        return told
+    trainer, figure = claimed.name
+    told += f" Claimed: {trainer} `{figure}` = {value:.3f}"
+    if claimed.here != claimed.here:
+        return told + "; that figure cannot be computed from these captures: it needs the target and its last states."
+    told += (
+        f"; the same figure here ({claimed.formula}; a token outside the draft vocabulary is "
+        f"{claimed['a token outside the draft vocabulary is']}) is **{shown(claimed.here, claimed.low, claimed.high, 3)}**"
+    )
+    if claimed.low != claimed.low:
+        return told + ", without an interval."
+    where = "inside" if claimed.low <= value <= claimed.high else "above" if value > claimed.high else "below"
+    return told + f": the claim lies {where} the interval."
+
+
+def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, mean: tuple[float, float, float], pooled: float) -> str:
+    """Range over positions and over requests; the two means. Markdown."""
+    lengths = requests["accept length"].dropna()
+    told = (
+        f"Requests range from {lengths.min():.2f} to {lengths.max():.2f}; their mean is **{shown(*mean)}**, the pooled accept "
+        f"length {pooled:.2f}: pooling counts a request by its rounds. "
+    )
+    if positions.empty:
+        return told + "No answer is long enough for a round of so many steps at every position."
+    first, last = positions.iloc[0], positions.iloc[-1]
+    apart = last.high < first.low or last.low > first.high
+    change = "differs from" if apart else "cannot be told from" if last.low == last.low else "rests on one sample, beside"
+    return told + (
+        f"At positions {int(last['from'])} to {int(last.to)} it is {last['accept length']:.2f}, which {change} "
+        f"{first['accept length']:.2f} at {int(first['from'])} to {int(first.to)}."
+    )
+
+
+def token_map(tokens: pd.DataFrame, name: str, steps: int) -> str:
+    """How the answer's tokens came to be. Markdown."""
+    counts = tokens.what.value_counts()
+    accepted, own = int(counts.get("accepted", 0)), int(counts.get("target", 0))
+    rejected = int((tokens.guess >= 0).sum())
+    return (
+        f"{name}, K = {steps}: **{accepted}** of {accepted + own} tokens were drafted, {own} the target wrote itself, one a "
+        f"round; in {rejected} rounds a draft was rejected."
+    )
+
+
+def state(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, float]]) -> str:
+    """How the drafter's state grows, what fc makes it of, and where attention goes. Markdown."""
+    told = []
+    for name, table in states.items():
+        norm = table.groupby("step")["norm of the state"].mean()
+        largest = max(shares[name], key=shares[name].get)
+        told.append(
+            f"{name}: the state's norm goes from {norm.iloc[0]:.0f} to {norm.iloc[-1]:.0f} in {len(norm)} steps "
+            f"({norm.iloc[-1] / norm.iloc[0]:.1f} times), and {largest} makes **{shares[name][largest]:.0%}** of fc's output"
+        )
+    first = next(iter(states.values())).groupby("step").mean(numeric_only=True)
+    told.append(
+        f"attention on position 0 is {first['attention on position 0'].iloc[0]:.0%} at step 1, and "
+        f"{first['on its own drafts'].iloc[-1]:.0%} goes to its own drafts at step {len(first)}"
+    )
+    return upper("; ".join(told)) + "."
+
+
+def case(measured: pd.DataFrame, times: RoundTime, baseline: float, claimed: float, asked: int) -> str:
+    """What a first setting's own numbers say before anything is run. Markdown."""
+    first = measured.iloc[0]
+    need, most = first["break-even accept length"], first["highest possible"]
+    ceiling = first["ceiling, tokens a second"]
+    verdict = (
+        f"**With K = {first.K:.0f} no drafter could have paid.** A round took {first['ms a round']:.1f} ms, as long as "
+        f"{need:.2f} tokens without a drafter, and yields at most {most:.0f}: a perfect one would have reached {ceiling:.0f} "
+        f"tokens a second beside {baseline:.0f}."
+        if need > most
+        else f"**With K = {first.K:.0f} drafting pays from an accept length of {need:.2f} on**; it reached "
+        f"{first['accept length']:.2f}, and a perfect drafter {ceiling:.0f} tokens a second."
+    )
+    table = speed_table(times, baseline, claimed, range(1, 16))
+    best = table["over baseline, flat"].idxmax()
+    return verdict + (
+        f" {asked} draft tokens were asked for and {first.K:.0f} step made {first.K:.0f} of them. A drafter right {claimed:.1%} "
+        f"of the time at every step could have reached **{table['over baseline, flat'][best]:.2f} times** the baseline, at "
+        f"K = {best}: the flag stood before the drafter."
+    )
+
+
+def speeds(table: pd.DataFrame, claimed: float) -> str:
+    """From which K on each drafter pays, and the best K of the flat one. Markdown."""
+    parts = []
+    for name, told in (("flat", f"{claimed:.1%} at every step"), ("at most", "the bound"), ("perfect", "a perfect drafter")):
+        ratio = table[f"over baseline, {name}"]
+        pays = ratio.index[ratio > 1]
+        best = ratio.idxmax()
+        start = f"pays from **K = {pays[0]}** on" if len(pays) else "never pays"
+        parts.append(f"{told} {start} and is best at K = {best} ({ratio[best]:.2f} times the baseline)")
+    return upper("; ".join(parts)) + "."
+
+
+def flag_and_mismatch(settings: list[Setting], table: pd.DataFrame, claimed: float) -> str:
+    """What the number of draft steps lost by itself, and how much of the gap is left for the drafter's input. Markdown."""
+    first, last = settings[0], settings[-1]
+    joint = first.accept_length - 1  # at K = 1 all accepted drafts are first ones
+    allowed = flat(claimed, last.steps)
+    told = (
+        f"At K = {first.steps} the accept length of {first.accept_length:.1f} says that the first draft was right in about "
+        f"{joint:.0%} of the rounds, where training claimed {claimed:.1%}; "
+        if first.steps == 1
+        else ""
+    )
+    return upper(told) + (
+        f"had it been right so often, {1 + claimed:.2f} tokens a round at K = 1 would still have been "
+        f"{(1 + claimed) / (table['ms a round'][1] / 1000):.0f} tokens a second. At K = {last.steps} it reached "
+        f"{last.accept_length:.1f}, where {claimed:.1%} at every step would give {allowed:.2f}: that gap is what a wrong input, "
+        "or a drafter that is weak beyond its first step, can explain."
+    )
