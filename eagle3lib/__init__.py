@@ -4,6 +4,7 @@ Data goes one way: read (files become objects) -> run (the forward, drafting, de
 -> judge (findings) -> show (figures, tables).
 """
 
+from .judge.checks import check_captures
 from .judge.finding import Finding, Findings
 from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
@@ -30,7 +31,7 @@ from .run.record import record
 __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
     "Hits", "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "by_position",
-    "chain_hits", "channel_profile", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
+    "chain_hits", "check_captures", "channel_profile", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
     "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_served",
     "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures",
     "what_to_record", "write_captures",

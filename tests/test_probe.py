@@ -1,12 +1,15 @@
 """The probe names the streams that a drafter was trained on, with a margin, or says that it cannot."""
 
+import re
+
 import pytest
 import tiny
 import torch
 
 import eagle3lib as e3
-from eagle3lib.judge.probe import config_line
+from eagle3lib.judge.probe import config_line, fewest
 from eagle3lib.run.chain import draft_slowly
+from eagle3lib.show import readings
 
 
 def written_for(drafter: e3.Drafter, samples: int, follow: float = 0.5) -> list[e3.Capture]:
@@ -109,3 +112,36 @@ def test_the_line_that_mends_is_read_back_as_meant(tmp_path):
         folder = tiny.write_drafter(tmp_path / "-".join(map(str, streams)), eagle_config=line)
         assert e3.open_checkpoint(folder).recipe.streams == streams
     assert "not sayable" in config_line((1, 2, 3))
+
+
+def test_few_prompts_acquit_nobody_either(tiny_checkpoint):
+    """Six prompts of a wrongly configured drafter: it cannot be told, and nothing may say that it was trained as configured."""
+    trained = tiny_checkpoint.recipe.replace(streams=(3, 0, 2))
+    captures = written_for(e3.Drafter(tiny_checkpoint, trained), 6)
+    found = e3.probe(tiny_checkpoint, captures)
+    assert not found.told
+    assert found.title == "best of those tried"
+    tau = e3.acceptance(e3.Drafter(tiny_checkpoint), captures, e3.Chain(2))
+    finding = e3.mismatch(found.streams, (2, 3, 4), tau, tau, 2, "configured for")
+    said = readings.answer(finding, found, "accept length 1.00", e3.check_captures(tiny_checkpoint, captures))
+    assert said.startswith("**Which streams it was trained on cannot be told from these 6 prompts")
+    assert "trained on streams r_2, r_3, r_4" not in said
+    needed = int(re.search(r"about (\d+) prompts", said)[1])
+    assert needed >= fewest(24) == 13
+
+
+def test_the_prompts_that_would_tell_do_tell(tiny_checkpoint):
+    """The number it asks for is enough, on the same kind of text."""
+    trained = tiny_checkpoint.recipe.replace(streams=(3, 0, 2))
+    captures = written_for(e3.Drafter(tiny_checkpoint, trained), 24)
+    said = e3.probe(tiny_checkpoint, captures[:6]).findings[0].settle
+    needed = int(re.search(r"about (\d+) prompts", said)[1])
+    assert needed <= 24
+    assert e3.probe(tiny_checkpoint, captures[: max(needed, 13)]).streams == (3, 0, 2)
+
+
+def test_a_sound_drafter_is_told_sound_only_when_all_others_are_told_from_it(tiny_checkpoint):
+    found = e3.probe(tiny_checkpoint, written_for(e3.Drafter(tiny_checkpoint), 24, follow=0.8))
+    assert found.findings[0].level == "ok"
+    assert found.title == "as trained"
+    assert fewest(2730) == 20

@@ -300,7 +300,7 @@ def test_out_holds_other_things_or_cannot_be_made(place, tmp_path):
         ({"names": ["07"]}, "07: no such notebook; there are 01_answers, 02_lacks, 03_fails"),
         ({"notebooks": Path("nowhere")}, "holds no notebooks: .* clone the repository"),
         ({"inputs": {"CHECKPOINT": Path("nowhere")}}, "nowhere: no such folder for a drafter checkpoint"),
-        ({"inputs": {"LOG": Path("nowhere")}}, "nowhere: no such file for --log"),
+        ({"inputs": {"LOG": Path("nowhere")}}, "nowhere: no such file; expected a log"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_runs(place, tmp_path, fake, changes, said):

@@ -3,6 +3,7 @@
 So far it asks the first question: which streams were meant for the slots of `fc`, in which order.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
@@ -10,7 +11,7 @@ from math import perm
 
 import numpy as np
 import pandas as pd
-from scipy.stats import wilcoxon
+from scipy.stats import norm, wilcoxon
 from tqdm import tqdm
 
 from ..measure.accuracy import Accuracy
@@ -24,6 +25,7 @@ from .finding import Finding, Findings
 
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
+POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
 SAMPLES = 48  # more are not needed to tell streams apart, and cost time
 
 Hypothesis = Callable[[Checkpoint, Recipe, Capture], tuple[Checkpoint, Recipe, Capture]]
@@ -53,9 +55,19 @@ class Probe:
     """Hypotheses ranked by step-1 accuracy on the same rows, and what follows."""
 
     table: pd.DataFrame  # by hypothesis: accuracy, low, high, p configured, p best
-    streams: tuple[Label, ...]  # what it was trained on: as configured, unless others beat that by more than noise
+    streams: tuple[Label, ...]  # those that fit best; what it was trained on if `told`
     configured: tuple[Label, ...] | None  # of captures without labels: the slots as they were recorded
     findings: Findings
+
+    @property
+    def told(self) -> bool:
+        """Whether the best choice is told from all others (as configured), or from the configured one, by more than noise."""
+        return self.findings[0].level in ("ok", "fault")
+
+    @property
+    def title(self) -> str:
+        """What the best choice may be called."""
+        return "as trained" if self.told else "best of those tried"
 
     def _repr_html_(self) -> str:
         return self.table._repr_html_()
@@ -99,9 +111,10 @@ def probe(
         scores[name] = tried.streams, Accuracy.of(chain_hits(drafter, capture, steps=1) for capture in some)
     table = rank(scores, configured)
     best = scores[table.index[0]][0]
-    finding = judge(table, best, configured, labels, len(some))
-    settled = best if finding.level == "fault" or configured is None else configured
-    return Probe(table, settled, configured, Findings([finding]))
+    rival = next((name for name in table.index if name != name_of(configured)), None)
+    found = {name: accuracy for name, (_, accuracy) in scores.items()}
+    needed = prompts_needed(found.get(name_of(configured)), found.get(rival), len(found))
+    return Probe(table, best, configured, Findings([judge(table, best, configured, labels, len(some), needed)]))
 
 
 def rank(scores: dict[str, tuple[tuple[Label, ...], Accuracy]], configured: tuple[Label, ...] | None) -> pd.DataFrame:
@@ -130,8 +143,33 @@ def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
     return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
 
 
+def prompts_needed(a: Accuracy | None, b: Accuracy | None, tried: int) -> int | None:
+    """How many prompts like these would tell two choices apart, four times of five, at ALPHA corrected for `tried`.
+
+    From the mean and the spread of the differences by sample (normal approximation), and no fewer than the test by ranks can
+    ever accuse with (2 / 2^S). None where the two do not differ at all.
+    """
+    if a is None or b is None:
+        return None
+    apart = a.right[:, 0] / a.rows[:, 0].clip(min=1) - b.right[:, 0] / b.rows[:, 0].clip(min=1)
+    if apart.mean() == 0:
+        return None
+    z = norm.isf(ALPHA / tried / 2) + norm.isf(1 - POWER)
+    return max(fewest(tried), math.ceil((z * apart.std(ddof=1) / apart.mean()) ** 2))
+
+
+def fewest(tried: int) -> int:
+    """The fewest samples with which `tried` choices can be told apart at all: 13 for 24 of them, 20 for 2,730."""
+    return math.ceil(math.log2(2 * tried / ALPHA))
+
+
 def judge(
-    table: pd.DataFrame, best_streams: tuple[Label, ...], configured: tuple[Label, ...] | None, labels: list[Label], samples: int
+    table: pd.DataFrame,
+    best_streams: tuple[Label, ...],
+    configured: tuple[Label, ...] | None,
+    labels: list[Label],
+    samples: int,
+    needed: int | None,
 ) -> Finding:
     """One finding: trained on other streams (`best_streams`, the table's first), on those configured, or no telling."""
     name, best = name_of(configured), table.index[0]
@@ -146,16 +184,20 @@ def judge(
         alike = table.index[table["p best"] >= ALPHA]
         what = f"trained on {best}, but configured for {name}"
         if len(alike):
-            what += f"; noise does not tell {len(alike)} other choices from the first, as {alike[0]}"
+            what += f"; {len(alike)} other choices are as likely as the first, for instance {alike[0]}"
         evidence["p"] = float(table["p configured"][best])
         cost = f"step-1 accuracy {mine:.3f} in place of {table.accuracy[best]:.3f}"
         return Finding("fault", "config", what, evidence, cost=cost, change=config_line(best_streams), settle=recorded)
     alike = table.index[table["p configured"] >= ALPHA]
     if len(alike) == 0:
         return Finding("ok", "config", f"trained on the {name} that it is configured for", evidence, settle=recorded)
-    what = f"no recorded streams beat the configured {name} by more than noise"
-    what += f", which does not tell {len(alike)} other choices from them, as {alike[0]}"
-    return Finding("note", "config", what, evidence, settle=f"more samples than {samples}; {recorded}")
+    what = f"which streams it was trained on cannot be told from these {samples} prompts: "
+    if best == name:
+        what += f"{len(alike)} other choices do as well as the configured {name} within noise, for instance {alike[0]}"
+    else:
+        what += f"{best} reach step-1 accuracy {table.accuracy[best]:.3f}, the configured {name} {mine:.3f}, within noise"
+    enough = f"about {needed} prompts like these" if needed and needed > samples else "other text, or other streams recorded"
+    return Finding("note", "config", what, evidence, settle=f"{enough}; {recorded}")
 
 
 def config_line(streams: tuple[Label, ...]) -> str:

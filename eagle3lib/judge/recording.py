@@ -22,16 +22,16 @@ class Engine:
 
 ENGINES = {
     "sglang": Engine(
-        states="`python -m eagle3lib.run.sglang` on a server started with --enable-return-hidden-states, --disable-radix-cache "
+        states="python -m eagle3lib.run.sglang on a server started with --enable-return-hidden-states, --disable-radix-cache "
         "and --chunked-prefill-size -1, drafter loaded: the rows that the drafter receives",
         ids="read from eagle_config in the drafter's config.json; before sgl-project/sglang#25454 id k captured r_{k+1}, since "
         "then r_k, unless the first id is 1",
-        counters="meta_info of each answer: spec_verify_ct (rounds) and the accepted drafts beside it; or `accept len` in the "
+        counters="meta_info of each answer: spec_verify_ct (rounds) and the accepted drafts beside it; or accept len in the "
         "log's Decode batch lines",
         flags="--speculative-num-steps, --speculative-eagle-topk, --speculative-num-draft-tokens (counts the root), version",
     ),
     "vllm": Engine(
-        states="method `extract_hidden_states` with the ExampleHiddenStatesConnector, prefix caching off, one token a request",
+        states="method extract_hidden_states with the ExampleHiddenStatesConnector, prefix caching off, one token a request",
         ids="boundary ids: id n captures r_n; n = number of layers gives the last state before the final norm",
         counters="/metrics: vllm:spec_decode_num_drafts (rounds), ..._num_accepted_tokens, ..._num_accepted_tokens_per_pos",
         flags="--speculative-config as given (method, num_speculative_tokens, draft_sample_method), version",

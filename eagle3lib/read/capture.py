@@ -45,7 +45,7 @@ class Capture:
         if label not in self.streams:
             raise InputError(
                 f"{self.name}: stream {label} was not recorded; there are {', '.join(map(str, self.streams))}: "
-                f"record r_{label} too, or choose others with streams="
+                f"record r_{label} too, or let the recipe name others (streams=, --set streams=)"
             )
         tensor = self.streams[label]
         if tensor.ndim != 2 or len(tensor) not in (len(self.token_ids), len(self.token_ids) - 1):
@@ -67,7 +67,7 @@ class Capture:
         if labels is None:
             raise InputError(
                 f"{self.name}: streams {', '.join(map(str, self.streams))} are labelled, but neither config.json nor the "
-                f"engine's default says which {recipe.n_streams} the drafter takes: give streams="
+                f"engine's default says which {recipe.n_streams} the drafter takes: give streams= (--set streams=)"
             )
         if len(labels) < recipe.n_streams:
             raise InputError(

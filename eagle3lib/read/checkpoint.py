@@ -55,7 +55,8 @@ class Checkpoint:
             return self.tensor("lm_head.weight")
         if self.target is None:
             raise InputError(
-                f"{self.path}: has no lm_head.weight; give the target's folder (target=DIR): its rows are used instead"
+                f"{self.path}: has no lm_head.weight; give the target's folder (target=DIR, --target DIR): its rows are used "
+                "instead"
             )
         return self.target.head_rows(self.target_ids)
 
@@ -66,7 +67,8 @@ class Checkpoint:
             return EmbeddingRows(self.files, self.names["embed_tokens.weight"], f"{self.path.name}: embed_tokens.weight")
         if self.target is None:
             raise InputError(
-                f"{self.path}: has no embed_tokens.weight, as most drafters; give the target's folder (target=DIR): "
+                f"{self.path}: has no embed_tokens.weight, as most drafters; give the target's folder (target=DIR, --target "
+                "DIR): "
                 "only rows of its embedding are read, not the model"
             )
         return self.target.embedding()
@@ -127,9 +129,10 @@ def _refuse_other_models(folder: Path, names: dict[str, str]) -> None:
         )
     if any(".lora_A." in name for name in names):
         raise InputError(f"{folder}: holds a LoRA adapter, expected an EAGLE-3 drafter (fc.weight and one fused layer)")
-    held = ", ".join(sorted(names)[:5])
+    lacking = [name for name in ("fc.weight", "layers.0.self_attn.q_proj.weight") if name not in names]
     raise InputError(
-        f"{folder}: no fc.weight and layers.0.self_attn.q_proj.weight, which every EAGLE-3 drafter has; it holds {held}"
+        f"{folder}: no {' and no '.join(lacking)}, which every EAGLE-3 drafter has; it holds {', '.join(sorted(names)[:5])}: "
+        "give a drafter's folder, or copy or convert it anew"
     )
 
 

@@ -19,9 +19,9 @@ IGNORED = ((re.compile(r"rotary_emb\.inv_freq$"), "the rotary table; it is made 
 # Sources: speculators `config.py`; SafeAILab/EAGLE `cnets.py` and SpecForge `modeling/draft/llama3_eagle.py` (midlayer.).
 PRODUCERS = (
     ("config", "speculators_model_type", "speculators"),
-    ("tensor", "midlayer.", "SafeAILab's layout (SafeAILab/EAGLE, SpecForge, AngelSlim)"),
-    ("tensor", "model.layers.", "ModelOpt's or a wrapper's layout"),
-    ("tensor", "layers.", "vLLM's layout (ModelOpt, speculators' tensors)"),
+    ("tensor", "midlayer.", "SafeAILab/EAGLE (or SpecForge, AngelSlim)"),
+    ("tensor", "model.layers.", "ModelOpt (or a wrapper of another trainer)"),
+    ("tensor", "layers.", "ModelOpt (or vLLM's own form)"),
 )
 
 
@@ -31,7 +31,7 @@ def producer(config: dict, names: Iterable[str]) -> str:
     for kind, mark, told in PRODUCERS:
         if mark in config if kind == "config" else any(name.startswith(mark) for name in names):
             return told
-    return "an unknown producer's layout"
+    return "an unknown trainer"
 
 
 @dataclass(frozen=True)

@@ -114,15 +114,19 @@ def _score(asked: argparse.Namespace) -> int:
     ckpt = e3.open_checkpoint(asked.checkpoint, target=asked.target)
     captures = e3.read_captures(asked.captures)
     drafter = e3.Drafter(ckpt, with_changes(ckpt.recipe, asked.changes), device, getattr(torch, dtype))
+    checks = e3.check_captures(ckpt, captures)
     found = e3.hits(drafter, captures, asked.steps)
     accuracy, acceptance = e3.Accuracy.of(found).table(), e3.Acceptance.of(found).table()
     if asked.json:
         _print_json({
             "checkpoint": ckpt.path, "captures": asked.captures, "samples": len(captures), "device": device, "dtype": dtype,
-            "streams": drafter.recipe.streams, "accuracy": accuracy, "acceptance": acceptance,
+            "streams": drafter.recipe.streams, "mind": [check.what for check in checks], "accuracy": accuracy,
+            "acceptance": acceptance,
         })  # fmt: skip
         return 0
     print(f"{ckpt.path.name} on {len(captures)} samples, streams {drafter.recipe.streams}, {device}, {dtype}")
+    for check in checks:
+        print(f"Mind: {check.what}.")
     _print_table("Accuracy at each step, with 95 % intervals over samples", _with_intervals(accuracy))
     acceptance = acceptance.rename(columns={"low": "accept length low", "high": "accept length high"})
     _print_table("Accept length at K draft steps, with 95 % intervals over samples", _with_intervals(acceptance))

@@ -134,9 +134,9 @@ def speeds(table: pd.DataFrame, measured: pd.DataFrame, baseline: float) -> Pict
         axes.plot(table.index, ratio, marker=MARKERS[i], markersize=4, color=colour(i), label=text)
     ratio = measured["tokens a second"] / baseline
     axes.plot(measured.K, ratio, "o", fillstyle="none", color="black", markersize=11, label="measured")
-    for name, K, y in zip(measured.index, measured.K, ratio, strict=True):
-        axes.annotate(f"{name}: {y:.2f}", (K, y), xytext=(9, -4), textcoords="offset points", fontsize=9,
-                      ha="right" if K > table.index.max() // 2 else "left", va="top")  # fmt: skip
+    for name, steps, y in zip(measured.index, measured.K, ratio, strict=True):
+        side = "right" if steps == table.index.max() else "left"
+        axes.annotate(f"{name}: {y:.2f}", (steps, y), xytext=(9, -4), textcoords="offset points", fontsize=9, ha=side, va="top")
     axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
     axes.annotate("as fast as without a drafter", (1, 1), xycoords=("axes fraction", "data"), xytext=(-4, -11),
                   textcoords="offset points", ha="right", fontsize=9)  # fmt: skip

@@ -66,6 +66,9 @@ def cleaned(node: NotebookNode, passed: Mapping[str, object], failure: str = "")
     node.cells = [cell for cell in node.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", [])]
     for cell in node.cells:
         if cell.cell_type == "code":
+            for output in cell.outputs:
+                if output.get("ename") == "InputError":  # a sentence for the reader: where in the library it arose helps nobody
+                    output["traceback"] = [f"InputError: {output['evalue']}"]
             cell.outputs = [output for output in cell.outputs if not BAR.match(output.get("data", {}).get("text/plain", ""))]
         for name in ("papermill", "execution"):
             cell.metadata.pop(name, None)

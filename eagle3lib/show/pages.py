@@ -29,7 +29,7 @@ nav { padding: 0.8em 0; font-family: var(--jp-content-font-family); font-size: 1
 nav a { margin-right: 1.4em; }
 .jp-OutputArea-child, .jp-OutputArea-output { display: block; }
 .jp-InputArea-editor, .jp-OutputArea-output { overflow-x: auto; }
-.jp-OutputArea-output.jp-RenderedHTML { max-height: 40em; overflow: auto; width: fit-content; max-width: 100%; }
+.jp-OutputArea-output.jp-RenderedHTML { overflow-x: auto; width: fit-content; max-width: 100%; }
 .jp-RenderedHTMLCommon table { table-layout: auto; margin-left: 0; }
 .jp-RenderedHTMLCommon td, .jp-RenderedHTMLCommon th { max-width: 44em; vertical-align: top; }
 .jp-RenderedHTMLCommon details { margin: 0.6em 0; }

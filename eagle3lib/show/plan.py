@@ -18,6 +18,7 @@ from nbformat import NotebookNode
 from ..read.captures import read_captures
 from ..read.checkpoint import open_checkpoint
 from ..read.errors import InputError
+from ..read.served import read_served
 from ..read.target import open_target
 from .stamp import ROOT
 
@@ -89,8 +90,17 @@ class Notebook:
         return {name: path for name, path in found.items() if path.exists()}
 
     def lacking(self, values: Mapping[str, object]) -> list[str]:
-        """What it needs and has not, by parameter."""
-        return [name for name in self.about.get("needs", []) if values.get(name) is None]
+        """What it needs and has not, by parameter. The need "FORWARD" is for the target, where the drafter cannot run without."""
+        missing = [name for name in self.about.get("needs", []) if name != "FORWARD" and values.get(name) is None]
+        wants_forward = "FORWARD" in self.about.get("needs", [])
+        return [*missing, "TARGET"] if wants_forward and self._cannot_run(values) else missing
+
+    def _cannot_run(self, values: Mapping[str, object]) -> bool:
+        """Whether the drafter has no embedding or head of its own, and no target was given."""
+        if values.get("CHECKPOINT") is None or values.get("TARGET") is not None:
+            return False
+        ckpt = open_checkpoint(self.path.parent / Path(str(values["CHECKPOINT"])).expanduser())
+        return not {"embed_tokens.weight", "lm_head.weight"} <= set(ckpt.names)
 
 
 def _absolute(path: Path) -> Path:
@@ -177,5 +187,5 @@ def check_inputs(inputs: Mapping[str, Path]) -> None:
         if name in inputs:
             read_captures(inputs[name])
     log = inputs.get("LOG")
-    if log and not log.expanduser().is_file():
-        raise InputError(f"{log}: no such file for --log: give a server's log, as text")
+    if log:
+        read_served(log)

@@ -1,10 +1,8 @@
 """Readings: the sentence that stands beside a figure, written from the numbers that the figure shows."""
 
-from collections.abc import Mapping
-
 import pandas as pd
 
-from ..judge.finding import Finding
+from ..judge.finding import Finding, Findings
 from ..judge.probe import Probe
 from ..judge.recording import streams_to_record
 from ..measure.acceptance import Acceptance
@@ -23,17 +21,30 @@ def _streams(streams) -> str:
     return ", ".join(map(label, streams))
 
 
-def answer(finding: Finding, probe: Probe) -> str:
-    """The notebook's answer: cause, cost, change, and how it is known. Markdown."""
+def answer(finding: Finding, probe: Probe, as_configured: str, checks: Findings) -> str:
+    """The notebook's answer: cause, cost, change, and how it is known; no cause where none could be told. Markdown.
+
+    `finding`: of `mismatch`; `as_configured`: the accept length reached with the configured streams, in words.
+    """
     told = probe.findings[0]
     known = f"Found by scoring {len(probe.table)} ordered choices of streams on the same rows: the best reaches " + (
         f"step-1 accuracy {probe.table.accuracy.iloc[0]:.3f}, the configured one {_as_configured(probe):.3f}."
     )
-    if finding.level == "fault":
+    if not probe.told:
+        said = f"**{upper(told.what)}.** As configured: {as_configured}. To settle it: {told.settle}. {known}"
+    elif finding.level == "fault":
         mend = f"To mend it, write `{finding.change}` in the drafter's `config.json`, in place of the line that is there."
-        return f"**{upper(finding.what)}.** {upper(finding.cost)}. {mend} {known}"
-    cost = f" {upper(finding.cost)}." if finding.cost else ""
-    return f"**{upper(finding.what)}.**{cost} {known} {upper(told.what)}."
+        mend = mend if "aux" in finding.change else f"To mend it, {finding.change}."
+        said = f"**{upper(finding.what)}.** {upper(finding.cost)}. {mend} {known}"
+    else:
+        cost = f" {upper(finding.cost)}." if finding.cost else ""
+        said = f"**{upper(finding.what)}.**{cost} {known}"
+    return caveats(checks) + said
+
+
+def caveats(checks: Findings) -> str:
+    """What must stand before every number from these captures, or nothing. Markdown."""
+    return "".join(f"**Mind: {check.what}.** " for check in checks)
 
 
 def _as_configured(probe: Probe) -> float:
@@ -46,25 +57,22 @@ def upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def norms(summary: pd.DataFrame, trained: tuple, served: tuple) -> str:
+def norms(summary: pd.DataFrame, trained: tuple, served: tuple, left: str = "as trained", right: str = "as served") -> str:
     """What the norms of the two sets of slots say, slot by slot, with their medians. Markdown."""
     if tuple(trained) == tuple(served):
         medians = ", ".join(f"{_streams([n])} {summary.loc[n, 'median']:.3g}" for n in trained)
-        return f"Trained and served alike; median row norms: {medians}."
+        return f"The same streams on both sides; median row norms: {medians}."
     lines = []
     for slot, (mine, theirs) in enumerate(zip(trained, served, strict=True), start=1):
         a, b = summary.loc[mine, "median"], summary.loc[theirs, "median"]
-        if mine == theirs:
-            lines.append(f"slot {slot} is {_streams([mine])} in both")
-        else:
-            times = max(a, b) / min(a, b)
-            loud = (
-                f", **{times:.0f} times** {'larger' if b > a else 'smaller'}" if times >= STANDS_OUT else f" ({b / a:.1f} times)"
-            )
-            lines.append(
-                f"slot {slot} was trained on rows of norm {a:.3g} ({_streams([mine])}) "
-                f"and is served rows of {b:.3g} ({_streams([theirs])}){loud}"
-            )
+        times = max(a, b) / min(a, b)
+        size = f"**{times:.0f} times** {'larger' if b > a else 'smaller'}" if times >= STANDS_OUT else f"{b / a:.1f} times"
+        same = mine == theirs
+        lines.append(
+            f"slot {slot} is {label(mine)} in both"
+            if same
+            else f"slot {slot}: rows of norm {a:.3g} ({label(mine)}) {left}, {b:.3g} ({label(theirs)}) {right}, {size}"
+        )
     embedding = "Rows of r_0, the embedding's output, are the small ones. " if 0 in (*trained, *served) else ""
     return embedding + upper("; ".join(lines)) + "."
 
@@ -110,17 +118,17 @@ def checkpoint(ckpt: Checkpoint, tensors: pd.DataFrame) -> str:
     layers = "one layer" if r.n_layers == 1 else f"{r.n_layers} layers"
     streams = f"{_streams(r.streams)} ({r.sources['streams']})" if r.streams else f"{r.n_streams} streams that nobody names"
     told = [
-        f"**An EAGLE-3 drafter of {layers} in {producer(ckpt.config, ckpt.names.values())}, "
+        f"**An EAGLE-3 drafter of {layers}, as {producer(ckpt.config, ckpt.names.values())} writes it, "
         f"for a target {r.target_hidden_size:,} wide. It asks for {streams}.**",
         f"{len(tensors)} tensors are used, {len(ckpt.ignored)} ignored, none unexplained; {parameters / 1e6:.1f} M parameters in "
         f"{len(own)} of them are its own.",
-        f"The target's, by value: {', '.join(copied)}." if copied else "No tensor was found to be the target's.",
+        f"The target's, by value: {', '.join(copied)}." if copied else "None is the target's." if ckpt.target else "",
         f"**Left as they were made, so never trained: {', '.join(left)}.**" if left else "None looks as if it was never trained.",
         f"It knows {r.draft_vocab_size:,} of {r.vocab_size:,} tokens ({r.draft_vocab_size / r.vocab_size:.1%}).",
     ]
     if ckpt.target is None:
         told.append("No target was given, so what is the target's could not be told.")
-    return " ".join(told)
+    return " ".join(filter(None, told))
 
 
 def flow(recipe: Recipe) -> str:
@@ -152,13 +160,28 @@ def slots(table: pd.DataFrame) -> str:
     return f"{_streams(near.index)} is the embedding of its own tokens (distance {one.iloc[0]:.1g}){nearest}."
 
 
-def at_server(reference: pd.DataFrame, server: pd.DataFrame) -> str:
-    """Median row norms recorded at the server, each beside the reference stream of the nearest size. Markdown."""
+def at_server(
+    reference: pd.DataFrame,
+    server: pd.DataFrame,
+    handed: Probe,
+    there: dict[str, Acceptance],
+    steps: int,
+    checks: Findings,
+) -> str:
+    """What the server hands over: the probe's finding on its states, accept lengths, and sizes beside the reference. Markdown.
+
+    `reference`, `server`: `norm_summary`; `handed`: the probe on the server's states; `there`: accept length there, and here.
+    """
     parts = []
     for stream, median in server["median"].items():
         nearest = (reference["median"] / median).apply(lambda ratio: max(ratio, 1 / ratio)).idxmin()
         parts.append(f"{label(stream)} {median:.3g} (nearest in size: {label(nearest)}, {reference['median'][nearest]:.3g})")
-    return "Median row norms at the server: " + "; ".join(parts) + ". Sizes hint, they do not prove: the probe does."
+    told = handed.findings[0]
+    change = f" To mend it: {told.change}." if told.level == "fault" else f" To settle it: {told.settle}." if told.settle else ""
+    return (
+        f"{caveats(checks)}**On the server's states: {told.what}.**{change} {accept_length(there, steps)} "
+        f"Median row norms there: {'; '.join(parts)}" + ". Sizes hint, they do not prove."
+    )
 
 
 def channels(table: pd.DataFrame) -> str:
@@ -189,7 +212,7 @@ def distributions(norms: pd.DataFrame) -> str:
     return (
         "Standard deviation over mean of the row norms: "
         + ", ".join(f"{_streams([s])} {v:.2f}" for s, v in variation.items())
-        + ". Rows that have passed a norm would all have nearly the same size, far below 0.05."
+        + ". Of rows that have passed a norm it would be far below 0.05: they all have nearly the same size."
     )
 
 

@@ -4,23 +4,28 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ..judge.finding import Findings
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
 from ..measure.intervals import told as shown
 from ..measure.speed import RoundTime, Setting, flat, speed_table
-from .readings import accept_length, upper
+from .readings import accept_length, caveats, upper
 
 
-def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame) -> str:
-    """Accept length of each curve at K = `steps`, and beside what real decoding gave. Markdown."""
-    told, beside = accept_length(dict(curves), steps), []
+def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame, checks: Findings) -> str:
+    """Accept length of each curve at K = `steps`, and beside what serving or live decoding gave. Markdown."""
+    told, beside = caveats(checks) + accept_length(dict(curves), steps), []
     for name, found in curves.items():
         rows = live[(live.name == name) & live.K.isin(list(found.walks))]
-        apart = [abs(found.tau(int(row.K)) - row["accept length"]) for _, row in rows.iterrows()]
+        apart = {int(K): tau - found.tau(int(K)) for K, tau in zip(rows.K, rows["accept length"], strict=True)}
         if apart:
-            beside.append(f"{name} **{max(apart):.3f}** at most (K = {', '.join(map(str, rows.K))})")
+            worst = max(apart, key=lambda steps: abs(apart[steps]))
+            where = f"K = {worst}" if len(apart) == 1 else f"K = {', '.join(map(str, apart))}, most at K = {worst}"
+            beside.append(
+                f"{name} {found.tau(worst) + apart[worst]:.2f}, **{apart[worst]:+.3f}** beside the prediction ({where})"
+            )
     if beside:
-        told += " What was measured live differs from that by: " + "; ".join(beside) + "."
+        told += " Measured where it is served, or live: " + "; ".join(beside) + "."
     for _, row in live[live.K == 0].iterrows():
         told += f" {row.source} says {row['accept length']:.2f}, and not at which number of draft steps."
     return told
@@ -93,21 +98,18 @@ def token_map(tokens: pd.DataFrame, name: str, steps: int) -> str:
 
 
 def state(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, float]]) -> str:
-    """How the drafter's state grows, what fc makes it of, and where attention goes. Markdown."""
+    """For each drafter: how its state grows, what fc makes it of, and where attention goes. Markdown."""
     told = []
     for name, table in states.items():
-        norm = table.groupby("step")["norm of the state"].mean()
-        largest = max(shares[name], key=shares[name].get)
+        mean = table.groupby("step").mean(numeric_only=True)
+        norm, largest = mean["norm of the state"], max(shares[name], key=shares[name].get)
         told.append(
             f"{name}: the state's norm goes from {norm.iloc[0]:.0f} to {norm.iloc[-1]:.0f} in {len(norm)} steps "
-            f"({norm.iloc[-1] / norm.iloc[0]:.1f} times), and {largest} makes **{shares[name][largest]:.0%}** of fc's output"
+            f"({norm.iloc[-1] / norm.iloc[0]:.1f} times); {largest} makes **{shares[name][largest]:.0%}** of fc's output; "
+            f"attention on position 0 is {mean['attention on position 0'].iloc[0]:.0%} at step 1, and "
+            f"{mean['on its own drafts'].iloc[-1]:.0%} goes to its own drafts at step {len(mean)}"
         )
-    first = next(iter(states.values())).groupby("step").mean(numeric_only=True)
-    told.append(
-        f"attention on position 0 is {first['attention on position 0'].iloc[0]:.0%} at step 1, and "
-        f"{first['on its own drafts'].iloc[-1]:.0%} goes to its own drafts at step {len(first)}"
-    )
-    return upper("; ".join(told)) + "."
+    return "\n".join(f"* {upper(line)}." for line in told)
 
 
 def case(measured: pd.DataFrame, times: RoundTime, baseline: float, claimed: float, asked: int) -> str:

@@ -44,9 +44,9 @@ def of(
 
 
 def mean_shares(drafter: Drafter, captures: Sequence[Capture]) -> dict[str, float]:
-    """Each slot's mean share of fc's output, over all rows but position 0."""
+    """Each slot's mean share of fc's output, over all rows but position 0, and those of which fc makes nothing (zeros)."""
     shares = [slot_shares(drafter, c.joined(drafter.recipe)[1:].to(drafter.device, drafter.dtype)).cpu() for c in captures]
-    return {f"slot {i + 1}": float(value) for i, value in enumerate(torch.cat(shares).float().mean(0))}
+    return {f"slot {i + 1}": float(value) for i, value in enumerate(torch.cat(shares).float().nanmean(0))}
 
 
 def slow_beside_fast(drafter: Drafter, capture: Capture, hits: Hits, steps: int) -> pd.DataFrame:

@@ -50,14 +50,13 @@ def live(runs: Sequence[Served], sets: Mapping[str, Rows], drafter: str) -> pd.D
 
 
 def beside_live(curves: Mapping[str, Acceptance], runs: pd.DataFrame) -> pd.DataFrame:
-    """Predicted accept lengths, and live ones of the same name and K beside them; a row for each name and K."""
+    """Predicted accept lengths, and those measured where it is served, or live, beside them; a row for each name and K."""
     tables = []
     for name, found in curves.items():
         table = found.table()
-        told = runs[runs.name == name].set_index("K")
-        if len(told):
-            table["live"] = told["accept length"]
-            table["live rounds"] = told.rounds.astype("Int64")
+        measured = runs[runs.name == name].drop_duplicates("K").set_index("K")["accept length"]
+        if len(runs):
+            table["served or live"] = [f"{measured[K]:.3f}" if K in measured.index else "-" for K in table.index]
         tables.append(table)
     return pd.concat(dict(zip(curves, tables, strict=True)), names=["drafter"])
 
