@@ -127,3 +127,11 @@ def test_nothing_to_draft_from_is_said(tiny_checkpoint):
 def test_walk_stops_at_the_end():
     assert walk(np.array([1, 5, 0]), 0, 3, 8) == [1, 0]
     assert walk(np.array([0, 0]), -1, 2, 3) == []
+
+
+def test_samples_of_one_name_are_all_kept(tiny_checkpoint):
+    """Even where a sample's own name is what another would be renamed to."""
+    captures = [tiny.capture(seed=i, name=name) for i, name in enumerate(["a (2)", "a", "a", "a (2)"])]
+    found = e3.hits(e3.Drafter(tiny_checkpoint), captures, 1)
+    assert len({one.name for one in found}) == 4
+    assert e3.Acceptance.of(found).counts(1).shape[0] == 4

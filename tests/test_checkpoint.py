@@ -386,3 +386,52 @@ def test_junk_under_a_weight_files_name_is_one_sentence(tmp_path, junk):
     (folder / "pytorch_model.bin").write_bytes(junk)
     with pytest.raises(e3.InputError, match="pytorch_model.bin"):
         e3.open_checkpoint(folder)
+
+
+def test_a_map_of_a_full_vocabulary_is_used(tmp_path):
+    tensors = tiny.drafter_tensors()
+    ids = torch.randperm(tiny.V, generator=torch.Generator().manual_seed(3))
+    tensors |= {"lm_head.weight": torch.randn(tiny.V, tiny.H), "d2t": ids - torch.arange(tiny.V)}
+    del tensors["t2d"]
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "d", tensors, draft_vocab_size=tiny.V))
+    assert torch.equal(ckpt.target_ids, ids)
+
+
+def test_an_embedding_of_another_width_cannot_be_borrowed(tmp_path):
+    tensors = tiny.drafter_tensors()
+    del tensors["embed_tokens.weight"]
+    wide = torch.randn(tiny.H, 3 * 2 * tiny.H)
+    folder = tiny.write_drafter(tmp_path / "d", tensors | {"fc.weight": wide}, target_hidden_size=2 * tiny.H)
+    target = tmp_path / "target"
+    target.mkdir()
+    save_file({"model.embed_tokens.weight": torch.randn(tiny.V, 2 * tiny.H)}, target / "model.safetensors")
+    (target / "config.json").write_text(json.dumps({"num_hidden_layers": 6, "rms_norm_eps": 1e-6}))
+    with pytest.raises(e3.InputError, match="has no embed_tokens.weight, and target's is 64 wide where the drafter is 32"):
+        e3.open_checkpoint(folder, target=target)
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "{", "3"])
+def test_a_config_that_is_no_json_object(tmp_path, content):
+    folder = tiny.write_drafter(tmp_path / "d")
+    (folder / "config.json").write_text(content)
+    with pytest.raises(e3.InputError, match="config.json"):
+        e3.open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("weight_map", [[], None, {"a": 5}, "x"])
+def test_an_index_that_maps_nothing(tmp_path, weight_map):
+    folder = tiny.write_drafter(tmp_path / "d")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    with pytest.raises(e3.InputError, match="weight_map|lists no|no model.safetensors"):
+        e3.open_checkpoint(folder)
+
+
+@pytest.mark.parametrize("base", [1e-320, 0.5, 10**400, True, "1e4"])
+def test_an_impossible_rope_base(tmp_path, base):
+    with pytest.raises(e3.InputError, match="rope_theta"):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "d", rope_theta=base))
+
+
+def test_a_path_that_no_file_can_have():
+    with pytest.raises(e3.InputError, match="cannot be a folder"):
+        e3.open_checkpoint("x" * 5000)

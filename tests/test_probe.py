@@ -145,3 +145,20 @@ def test_a_sound_drafter_is_told_sound_only_when_all_others_are_told_from_it(tin
     assert found.findings[0].level == "ok"
     assert found.title == "as trained"
     assert fewest(2730) == 20
+
+
+def test_one_choice_proves_nothing(tmp_path):
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "d", tiny.drafter_tensors(n_streams=1),
+                                                 eagle_config={"eagle_aux_hidden_state_layer_ids": [3]}))  # fmt: skip
+    found = e3.probe(ckpt, [tiny.capture(streams=(3,), seed=i, name=f"s{i}") for i in range(4)])
+    assert not found.told
+    assert "nothing to compare" in found.findings[0].what
+    assert "beside nothing" in readings.probe(found)
+
+
+def test_a_config_that_names_no_streams(tmp_path):
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "d", eagle_config=None))
+    found = e3.probe(ckpt, [tiny.capture(seed=i, name=f"s{i}") for i in range(4)])
+    assert not found.told
+    assert found.playable == found.streams
+    assert found.findings[0].what.startswith("config.json does not say which streams")

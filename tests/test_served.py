@@ -58,3 +58,41 @@ def test_a_broken_result_file_is_refused(tmp_path, runs):
     (tmp_path / "live.json").write_text(json.dumps({"runs": runs}))
     with pytest.raises(e3.InputError, match="a run is not as expected"):
         read_served(tmp_path / "live.json")
+
+
+def test_two_numbers_of_draft_steps_are_two_runs(tmp_path):
+    """Each line has its own K: the last line's was once taken for all."""
+    three = VLLM.format(mean=2.5, accepted=150, drafted=300)
+    one = VLLM.format(mean=1.5, accepted=50, drafted=100).replace("0.751, 0.567, 0.453", "0.500")
+    (tmp_path / "log").write_text("\n".join([three, one, three, ""]))
+    assert [(run.steps, run.rounds, run.accept_length) for run in read_served(tmp_path / "log")] == [(1, 100, 1.5), (3, 200, 2.5)]
+
+
+@pytest.mark.parametrize("cut", [60, 40, 20])
+def test_a_line_cut_off_while_it_is_written_counts_for_nothing(tmp_path, cut):
+    line = VLLM.format(mean=2.5, accepted=150, drafted=300)
+    (tmp_path / "log").write_text(line + "\n" + line[:-cut])
+    (run,) = read_served(tmp_path / "log")
+    assert (run.steps, run.rounds) == (3, 100)
+    sglang = SGLANG.format(n=1, length=2.12)
+    (tmp_path / "log").write_text(sglang + "\n" + sglang[: sglang.index("2.12") + 1])
+    assert read_served(tmp_path / "log")[0].accept_length == 2.12
+
+
+def test_sglang_intervals_without_drafts_are_left_out(tmp_path):
+    (tmp_path / "log").write_text(SGLANG.format(n=1, length="0.00") + "\n" + SGLANG.format(n=1, length=2.0))
+    assert read_served(tmp_path / "log")[0].accept_length == 2.0
+
+
+@pytest.mark.parametrize("content", [{"runs": 5}, {"runs": None}, {"runs": []}, {}])
+def test_a_result_file_without_runs_is_refused(tmp_path, content):
+    (tmp_path / "live.json").write_text(json.dumps(content))
+    with pytest.raises(e3.InputError, match="no acceptance figures"):
+        read_served(tmp_path / "live.json")
+
+
+@pytest.mark.parametrize("counts", [[-1, 4], [0, 0], [10**30, 1], [[1], [2]], "ab"])
+def test_impossible_counts_are_refused(tmp_path, counts):
+    (tmp_path / "live.json").write_text(json.dumps({"runs": [{"name": "x", "steps": 1, "requests": {"a": counts}}]}))
+    with pytest.raises(e3.InputError, match="a run is not as expected"):
+        read_served(tmp_path / "live.json")

@@ -9,9 +9,10 @@ from conftest import ROOT
 from test_acceptance import hits_of
 
 import eagle3lib as e3
+from eagle3lib.judge.finding import Findings
 from eagle3lib.measure.acceptance import tokens_of_rounds
 from eagle3lib.read.served import Served
-from eagle3lib.show import curves, drawings, figures, readings, results, sets, start, tables, tokens
+from eagle3lib.show import curves, drawings, explorer, figures, pages, readings, results, sets, start, tables, tokens
 
 
 def png(picture) -> bytes:
@@ -91,7 +92,9 @@ def test_figures_of_one_short_sample_are_drawn(tiny_checkpoint):
     png(curves.accuracies({"x": acc}))
     png(curves.accept_length({"x": tau}))
     assert "nan" not in readings.accept_length({"x": tau}, 1)
-    assert "nan" not in results.accuracies({"x": acc}, e3.trainer_figures(acc).loc[("speculators", "full_acc_0")], 0.7)
+    assert "nan" not in results.accuracies(
+        {"x": acc}, Findings([]), e3.trainer_figures(acc).loc[("speculators", "full_acc_0")], 0.7
+    )
     positions = e3.by_position(found, 8)
     png(curves.where_it_works(positions, tau.requests(8), tau.tau(8), 8))
     assert "No answer is long enough" in results.where_it_works(positions, tau.requests(8), tau.mean_of_requests(8), tau.tau(8))
@@ -106,3 +109,29 @@ def test_token_texts_or_ids_alone():
     rows = pd.DataFrame({"sample": ["a"], "position": [3], "next": [7]})
     assert tokens.spelled(rows, None).equals(rows)
     assert tokens.spelled(rows, lambda ids: [f"<{i}>" for i in ids]).next[0] == "7 '<7>'"
+
+
+def test_a_curve_that_still_grows_is_not_called_flat():
+    growing = e3.Acceptance.of([hits_of([3, 0, 0, 0, 3, 0, 0, 0], 3)])
+    assert "still grows at K = 3" in results.flat_from({"x": growing})
+
+
+def test_a_name_is_no_formula_and_no_script(tiny_checkpoint):
+    capture = tiny.capture(name=r"$\foo$ <svg onload=alert(1)>")
+    png(figures.one_row(e3.row_norms([capture], [2]), 3, f"r_2 of {capture.name}"))
+    explorer.streams_and_positions([tiny.capture(T=3, prompt=1), capture], text=lambda ids: ["$$"])
+    page = pages.offline(f"<p>{capture.name}</p><a href='javascript:x()'>a</a><img onerror=x src='data:image/png;base64,AA'>", [])
+    assert "onload" not in page
+    assert "onerror" not in page
+    assert "javascript:" not in page
+    assert "display" not in pages.offline("<table><td><style>*{display:none}</style>x</td></table>", [])
+
+
+def test_without_streams_in_the_config_others_can_be_run(tmp_path):
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "d", eagle_config=None))
+    assert list(sets.of(ckpt, [tiny.capture()], streams=[2, 3, 4])) == ["on r_2, r_3, r_4"]
+
+
+def test_no_round_is_long_enough_for_the_slow_loop(tiny_checkpoint):
+    drafter, capture = e3.Drafter(tiny_checkpoint), tiny.capture(T=9)
+    assert sets.slow_beside_fast(drafter, capture, e3.chain_hits(drafter, capture, 8), 8).empty

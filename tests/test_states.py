@@ -9,6 +9,7 @@ from eagle3lib.measure.inventory import untouched
 from eagle3lib.measure.lens import best_tokens
 from eagle3lib.measure.state import attention_weights
 from eagle3lib.run.drafter import attend
+from eagle3lib.show import results
 
 
 @pytest.fixture
@@ -138,3 +139,18 @@ def test_what_to_record_names_streams_and_sizes(with_target):
     assert plan.MB[1] == pytest.approx(7 * 10 * 100 * tiny.H * 2 / 1e6)
     with pytest.raises(e3.InputError, match="'llama.cpp' is not one of sglang, vllm, transformers"):
         e3.what_to_record(with_target, "llama.cpp")
+
+
+def test_a_stream_that_a_sample_lacks_does_not_count_there(with_target):
+    a, b = live(with_target.target.path, 2)
+    lacking = a.replace(streams={n: s for n, s in a.streams.items() if n != 3}, last=None, last_kind="none")
+    alone, both = (e3.logit_lens(some, with_target.target)[0] for some in ([b], [lacking, b]))
+    assert both.agreement[3] == alone.agreement[3]
+    assert both.agreement["last"] == 1.0
+    assert both.rows[3] == alone.rows[3] < both.rows[0]
+
+
+def test_no_answer_is_long_enough(tiny_checkpoint):
+    table = e3.drafter_state(e3.Drafter(tiny_checkpoint), [tiny.capture(T=8)], steps=8)
+    assert table.empty
+    assert "no answer is long enough" in results.state({"x": table}, {"x": {"slot 1": 1.0}})

@@ -56,7 +56,9 @@ def test_figures_by_hand():
 def test_a_figure_that_no_trainer_prints_is_refused():
     acc = e3.Accuracy(("a",), *(np.array([[1]]) for _ in range(6)))
     with pytest.raises(e3.InputError, match="speculators accuracy is not one .* speculators full_acc_0"):
-        claimed_row(trainer_figures(acc), "speculators", "accuracy")
+        claimed_row(trainer_figures(acc), ("speculators", "accuracy"))
+    with pytest.raises(e3.InputError, match="nobody's figure"):
+        claimed_row(trainer_figures(acc), None)
 
 
 @pytest.mark.parametrize("kind", ["post_norm", "pre_norm"])

@@ -65,6 +65,11 @@ class Probe:
         return self.findings[0].level in ("ok", "fault")
 
     @property
+    def playable(self) -> tuple[Label, ...]:
+        """The configured streams where they were recorded, else the best choice: what "as configured" can be run on."""
+        return self.configured if name_of(self.configured) in self.table.index else self.streams
+
+    @property
     def title(self) -> str:
         """What the best choice may be called."""
         return "as trained" if self.told else "best of those tried"
@@ -177,7 +182,11 @@ def judge(
     evidence = {f"step-1 accuracy, {best}": float(table.accuracy[best]), "hypotheses": len(table), "samples": samples}
     if name not in table.index:
         what = f"the configured {name} are not all recorded; of those that are, {best} fit best"
-        return Finding("open", "config", what, evidence, settle=f"captures with {name}")
+        if configured is None:
+            what = f"config.json does not say which streams it takes; of those recorded, {best} fit best"
+        return Finding(
+            "open", "config", what, evidence, settle=f"captures with {name}" if configured else "the trainer's settings"
+        )
     mine = float(table.accuracy[name])
     evidence[f"as configured, {name}"] = mine
     if table["p configured"][best] < ALPHA:
@@ -188,6 +197,9 @@ def judge(
         evidence["p"] = float(table["p configured"][best])
         cost = f"step-1 accuracy {mine:.3f} in place of {table.accuracy[best]:.3f}"
         return Finding("fault", "config", what, evidence, cost=cost, change=config_line(best_streams), settle=recorded)
+    if len(table) == 1:
+        what = f"only the configured {name} were recorded, so there is nothing to compare them with"
+        return Finding("note", "config", what, evidence, settle="more streams recorded")
     alike = table.index[table["p configured"] >= ALPHA]
     if len(alike) == 0:
         return Finding("ok", "config", f"trained on the {name} that it is configured for", evidence, settle=recorded)

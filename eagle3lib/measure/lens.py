@@ -48,7 +48,8 @@ def logit_lens(captures: Iterable[Capture], target: Target, rows: int = ROWS) ->
     """
     tables, places, states = [], [], []
     for capture in tqdm(captures, desc="logit lens", unit="sample", leave=False):
-        R = min([len(capture.token_ids) - 1, *(len(s) for s in capture.streams.values())])
+        held = [*capture.streams.values(), *([] if capture.last is None else [capture.last])]
+        R = min([len(capture.token_ids) - 1, *map(len, held)])
         at = capture.loss_mask[1 : R + 1].nonzero()[:rows, 0]
         if len(at) == 0:
             continue
@@ -68,7 +69,8 @@ def logit_lens(captures: Iterable[Capture], target: Target, rows: int = ROWS) ->
     tokens = pd.concat(tables, ignore_index=True)
     summary = []
     for label in [column for column in tokens.columns if column not in ("sample", "position", "next")]:
-        right = (tokens[label] == tokens.next).groupby(tokens["sample"]).agg(["sum", "count"]).to_numpy(dtype=float)
+        kept = tokens[tokens[label].notna()]  # a sample may lack a stream that others have
+        right = (kept[label] == kept.next).groupby(kept["sample"]).agg(["sum", "count"]).to_numpy(dtype=float)
         low, high = ratio_interval(np.ascontiguousarray(right[:, 0]), np.ascontiguousarray(right[:, 1]))
         share = right[:, 0].sum() / right[:, 1].sum()
         summary.append({"stream": label, "rows": int(right[:, 1].sum()), "agreement": share, "low": low, "high": high})

@@ -84,4 +84,5 @@ def drafter_state(drafter: Drafter, captures: Iterable[Capture], steps: int, row
                  "on its own drafts": float(weights[len(weights) - len(own) :].sum())}
             )  # fmt: skip
             hidden, memory = out.feed, out.memory
-    return pd.DataFrame(found)
+    columns = ["sample", "step", "norm of the state", "norm of fc's output", "attention on position 0"]
+    return pd.DataFrame(found, columns=[*columns, "on the rest of the context", "on its own drafts"])

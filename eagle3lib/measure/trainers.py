@@ -124,8 +124,11 @@ def trainer_figures(strict: Accuracy, replaced: Accuracy | None = None, steps: i
     return pd.DataFrame(rows).set_index(["trainer", "figure"])
 
 
-def claimed_row(table: pd.DataFrame, trainer: str, figure: str) -> pd.Series:
-    """The row of `trainer_figures` for a claimed figure. Raises InputError for one that no trainer here prints."""
+def claimed_row(table: pd.DataFrame, whose: Sequence[str] | None) -> pd.Series:
+    """The row of `trainer_figures` for a claimed figure, as ("SpecForge", "acc_0"). Raises InputError for one that no trainer
+    here prints.
+    """
+    trainer, figure = whose if whose and len(whose) == 2 else ("nobody's", "figure")
     if (trainer, figure) not in table.index:
         known = ", ".join(f"{t} {f}" for t, f in table.index if "{" not in f)
         raise InputError(f"claimed figure: {trainer} {figure} is not one this library can compute; there are {known}")

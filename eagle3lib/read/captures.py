@@ -101,9 +101,16 @@ def _read_sidecar(folder: Path) -> dict:
     if not samples or not isinstance(samples, list):
         raise InputError(f"{folder / SIDECAR}: lists no samples: the recording was interrupted; record again")
     for sample in samples:
-        if not isinstance(sample, dict) or "name" not in sample or Path(str(sample.get("file", "/"))).name != sample.get("file"):
+        if (
+            not isinstance(sample, dict)
+            or not isinstance(sample.get("name"), str)
+            or Path(str(sample.get("file", "/"))).name != sample.get("file")
+        ):
             raise InputError(f"{folder / SIDECAR}: a sample is {sample!r}, expected a name, and a file of this very folder")
-    absent = [sample["file"] for sample in samples if not (folder / sample["file"]).exists()]
+    if not isinstance(sidecar.get("streams", {}), dict):
+        raise InputError(f"{folder / SIDECAR}: streams is {sidecar['streams']!r}, expected an object: what each stream is")
+    there = {path.name for path in folder.iterdir()}
+    absent = [sample["file"] for sample in samples if sample["file"] not in there]
     if absent:
         raise InputError(
             f"{folder}: {len(absent)} of {len(samples)} files that {SIDECAR} lists are absent ({absent[0]}, …): copy them too"

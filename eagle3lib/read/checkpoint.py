@@ -142,7 +142,7 @@ def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, 
     `d2t` holds offsets in every published file. Raises InputError when a smaller draft vocabulary has no map, or a wrong one.
     """
     r = recipe
-    if r.draft_vocab_size == r.vocab_size:
+    if r.draft_vocab_size == r.vocab_size and "d2t" not in names:
         return torch.arange(r.vocab_size)
     if "d2t" in names:
         ids = files[names["d2t"]].long() + torch.arange(r.draft_vocab_size)

@@ -109,6 +109,12 @@ def read_streams(config: dict, fields: Fields) -> tuple[int, ...] | None:
     return None
 
 
+def check_base(where: str, base: object) -> None:
+    """Raises InputError for a rope base that is none: engines' own are 10,000 to 10,000,000."""
+    if isinstance(base, bool) or not isinstance(base, int | float) or not 1 < base < 1e15:
+        raise InputError(f"{where}: rope_theta is {base!r:.40}, expected a number above 1, as 10000")
+
+
 def read_rope(fields: Fields, head_dim: int) -> Rope:
     """Rotary settings to inverse frequencies. Raises InputError for a scaling that this library does not know."""
     written = fields.get("rope_parameters") or {}
@@ -120,8 +126,7 @@ def read_rope(fields: Fields, head_dim: int) -> Rope:
     partial = fields.get("partial_rotary_factor") or written.get("partial_rotary_factor") or 1
     if partial != 1:
         raise InputError(f"{fields.name}: partial_rotary_factor is {partial!r}: this library rotates whole heads only")
-    if isinstance(base, bool) or not isinstance(base, int | float) or base <= 0:
-        raise InputError(f"{fields.name}: rope_theta is {base!r}, expected a number above zero")
+    check_base(fields.name, base)
     if written.get("rope_theta"):
         fields.sources["rope"] = f"{fields.name}: rope_parameters"
     plain = Rope.plain(float(base), head_dim)

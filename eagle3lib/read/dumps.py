@@ -52,6 +52,9 @@ class Dump:
             return self._capture(file, held)
         except InputError as error:
             raise InputError(f"{file}: {error}") from None
+        except (AttributeError, TypeError, RuntimeError, LookupError, NotImplementedError) as error:  # tensors of odd kinds
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise InputError(f"{file}: is no dump of {self.format.producer} as it should be ({reason}): dump it again") from None
 
     def _capture(self, file: Path, held: Mapping) -> Capture:
         ids = _row(held, "token_ids" if "token_ids" in held else "input_ids").long()
@@ -145,7 +148,9 @@ def find_dump(folder: Path, streams: Sequence[int] | None = None, last: str | No
     Files that are seen to be broken are told of in a warning and stay in the list: reading one raises. Raises InputError
     for files of two formats, when none can be read, and for `streams` or `last` that cannot be.
     """
-    if streams is not None and (not streams or len(set(streams)) < len(streams) or not all(map(_is_n, streams))):
+    if streams is not None and (
+        not isinstance(streams, Sequence) or not streams or len(set(streams)) < len(streams) or not all(map(_is_n, streams))
+    ):
         raise InputError(f"streams: {streams!r}, expected the n of each state in the files, as (2, 15, 27)")
     if last is not None and last not in LAST_KINDS:
         raise InputError(f"last: {last!r}, expected one of {', '.join(LAST_KINDS)}")
@@ -195,9 +200,10 @@ def _said_beside(folder: Path) -> tuple[tuple[int, ...] | None, str]:
     file = folder / "data_config.json"
     if not file.exists():
         return None, "by its place in the file"
-    ids = (read_json(file).get("hidden_states") or {}).get("layer_ids")
-    if not isinstance(ids, list) or len(ids) < 2 or not all(map(_is_n, ids)):
-        raise InputError(f"{file}: hidden_states.layer_ids is {ids!r}, expected a list of layer ids")
+    told = read_json(file).get("hidden_states")
+    ids = told.get("layer_ids") if isinstance(told, dict) else None
+    if not isinstance(ids, list) or len(ids) < 2 or not all(map(_is_n, ids)) or len(set(ids[:-1])) < len(ids) - 1:
+        raise InputError(f"{file}: hidden_states.layer_ids is {ids!r}, expected a list of layer ids, each once")
     return tuple(i + 1 for i in ids[:-1]), f"{file.name}: layer_ids {ids}, n = id + 1"
 
 

@@ -20,7 +20,7 @@ NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 VLLM = "SpecDecoding metrics:"
 ACCEPTED, DRAFTED = (re.compile(rf"\b{word}: {NUMBER} tokens") for word in ("Accepted", "Drafted"))
 VLLM_POSITIONS = re.compile(r"Per-position acceptance rate: ([0-9., ]+)")
-SGLANG = re.compile(rf"#running-req: {NUMBER}.*?accept len: {NUMBER}")
+SGLANG = re.compile(rf"#running-req: {NUMBER}.*?accept len: {NUMBER},")  # the comma: a line cut off in a number is none
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,11 @@ def read_served(path: str | Path) -> list[Served]:
     if not file.is_file():
         raise InputError(f"{file}: no such file; expected a log of vLLM or SGLang, or a JSON of live runs")
     if file.suffix == ".json":
-        return [_own(run, file.name) for run in read_json(file).get("runs", [])] or _nothing(file)
-    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
-    found = [run for run in (_vllm(lines, file.name), _sglang(lines, file.name)) if run]
-    return found or _nothing(file)
+        runs = read_json(file).get("runs")
+        return [_own(run, file.name) for run in runs] if isinstance(runs, list) and runs else _nothing(file)
+    with file.open(encoding="utf-8", errors="replace") as text:
+        lines = [line for line in text if VLLM in line or "accept len" in line]  # a log may be large: only these are kept
+    return [*_vllm(lines, file.name), *_sglang(lines, file.name)] or _nothing(file)
 
 
 def _nothing(file: Path) -> list[Served]:
@@ -59,35 +60,40 @@ def _nothing(file: Path) -> list[Served]:
 
 def _own(run: object, source: str) -> Served:
     try:
-        requests = {name: np.array(counts, dtype=int) for name, counts in run["requests"].items()}
-        total, steps = sum(requests.values()), int(run["steps"])
+        steps = int(run["steps"])
+        requests = {str(name): np.array(counts, dtype=np.int64) for name, counts in run["requests"].items()}
+        total = sum(requests.values())
+        if total.shape != (steps + 1,) or min(c.min() for c in requests.values()) < 0 or total.sum() == 0:
+            raise ValueError(f"requests must hold {steps + 1} counts each, none below zero")
         accepted = int(total @ np.arange(steps + 1))
-        tau = 1 + accepted / total.sum()
         streams = tuple(run["streams"]) if run.get("streams") else None
+        tau = 1 + accepted / int(total.sum())
         return Served(run["name"], steps, int(total.sum()), accepted, tau, requests, source, run.get("drafter"), streams)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{source}: a run is not as expected (name, steps, requests: sample -> counts): {error}") from None
 
 
-def _vllm(lines: list[str], source: str) -> Served | None:
-    """Interval lines summed. vLLM drafts K tokens in every round, so an interval has drafted / K of them."""
-    told = [line for line in lines if VLLM in line]
-    positions = [m.group(1) for line in told if (m := VLLM_POSITIONS.search(line))]
-    steps = len([p for p in positions[-1].split(",") if p.strip()]) if positions else None
-    rounds = accepted = 0
-    for line in told:
-        kept, drafted = ACCEPTED.search(line), DRAFTED.search(line)
-        if kept and drafted and steps:
-            accepted += float(kept.group(1))
-            rounds += float(drafted.group(1)) / steps
-    if not rounds:
-        return None
-    return Served("vLLM log", steps, round(rounds), int(accepted), 1 + accepted / rounds, None, source)
+def _vllm(lines: list[str], source: str) -> list[Served]:
+    """Interval lines summed for each K. vLLM drafts K tokens in every round, so an interval has drafted / K of them."""
+    found: dict[int, list[float]] = {}
+    for line in lines:
+        positions, kept, drafted = VLLM_POSITIONS.search(line), ACCEPTED.search(line), DRAFTED.search(line)
+        if VLLM not in line or not (positions and kept and drafted) or "Avg Draft acceptance rate" not in line:
+            continue  # of another kind, or cut off while it was being written
+        steps = len([p for p in positions.group(1).split(",") if p.strip()])
+        rounds, accepted = found.setdefault(steps, [0.0, 0.0])
+        found[steps] = [rounds + float(drafted.group(1)) / steps, accepted + float(kept.group(1))]
+    return [
+        Served("vLLM log", steps, round(rounds), int(accepted), 1 + accepted / rounds, None, source)
+        for steps, (rounds, accepted) in sorted(found.items())
+        if rounds
+    ]
 
 
-def _sglang(lines: list[str], source: str) -> Served | None:
+def _sglang(lines: list[str], source: str) -> list[Served]:
     told = [(float(m.group(1)), float(m.group(2))) for line in lines if (m := SGLANG.search(line))]
+    told = [(running, length) for running, length in told if running > 0 and length >= 1]  # 0.00 is printed when nothing ran
     weight = sum(running for running, _ in told)
     if not weight:
-        return None
-    return Served("SGLang log", None, None, None, sum(w * length for w, length in told) / weight, None, source)
+        return []
+    return [Served("SGLang log", None, None, None, sum(w * length for w, length in told) / weight, None, source)]

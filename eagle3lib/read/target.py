@@ -67,7 +67,11 @@ class Target:
     def head_rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N Ht"]:
         """Rows `ids` of its head; of its embedding where it has no head of its own (tied)."""
         own = [name for name in HEAD if name in self.files.headers]
-        return self.files.rows(own[0] if own else self._name(EMBEDDING), ids)
+        name = own[0] if own else self._name(EMBEDDING)
+        rows = self.files.headers[name].shape[0]
+        if len(ids) and int(ids.max()) >= rows:
+            raise InputError(f"{self.path}: {name} has {rows} rows, but token {int(ids.max())} was asked for: another target")
+        return self.files.rows(name, ids)
 
     def head_blocks(self, rows: int) -> Iterator[tuple[int, Float[Tensor, "N Ht"]]]:
         """Its head (its embedding where tied), `rows` rows at a time: number of the first row, and the rows."""
@@ -83,6 +87,12 @@ class Target:
     def check_fits(self, ckpt) -> None:
         """Raises InputError when this target's widths are not those that the drafter was made for."""
         r = ckpt.recipe
+        borrowed = [name for name in ("embed_tokens.weight", "lm_head.weight") if name not in ckpt]
+        if borrowed and self.hidden_size != r.hidden_size:
+            raise InputError(
+                f"{ckpt.path}: has no {borrowed[0]}, and {self.path.name}'s is {self.hidden_size} wide where the drafter is "
+                f"{r.hidden_size}: it cannot be borrowed; convert the checkpoint with its own"
+            )
         if self.hidden_size != r.target_hidden_size:
             raise InputError(
                 f"{self.path}: its hidden states are {self.hidden_size} wide, but fc.weight of {ckpt.path.name} takes "

@@ -119,7 +119,7 @@ def read_json(file: Path) -> dict:
         found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RecursionError) as error:
         raise InputError(f"{file}: is not readable JSON ({error})") from None
     if not isinstance(found, dict):
         raise InputError(f"{file}: holds a JSON {type(found).__name__}, expected an object")
@@ -134,6 +134,8 @@ def weight_files(folder: Path) -> list[Path]:
     for index in (folder / "model.safetensors.index.json", folder / "pytorch_model.bin.index.json"):
         if index.exists():
             names = read_json(index).get("weight_map", {})
+            if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+                raise InputError(f"{index}: weight_map is no object from tensor to file: copy it again")
             files = [folder / name for name in sorted(set(names.values()))]
             missing = [file.name for file in files if not file.exists()]
             if missing:
@@ -154,9 +156,12 @@ def weight_files(folder: Path) -> list[Path]:
 
 def existing_folder(path: str | Path, what: str) -> Path:
     """`path` as a folder that exists. Raises InputError otherwise, naming the nearest parent that does exist."""
-    folder = Path(path).expanduser()
-    if folder.is_dir():
-        return folder
+    try:
+        folder = Path(path).expanduser()
+        if folder.is_dir():
+            return folder
+    except (OSError, RuntimeError, ValueError) as error:  # a name too long, a user that is not there
+        raise InputError(f"{str(path)[:80]}…: cannot be a folder for {what} ({error.args[-1]}): check the path") from None
     if folder.exists():
         raise InputError(f"{folder}: is a file, expected the folder of {what}: give {folder.parent}")
     near = next(p for p in [*folder.absolute().parents] if p.is_dir())

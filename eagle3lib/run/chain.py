@@ -16,6 +16,8 @@ from ..read.capture import Capture
 from ..read.errors import InputError
 from .drafter import Drafter, Memory
 
+MOST_STEPS = 128  # no engine drafts so many; a slip of the finger would fill the memory
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -29,8 +31,8 @@ class Chain:
 
 def check_steps(steps: int) -> None:
     """Raises InputError for a number of draft steps that is none."""
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 1:
-        raise InputError(f"steps: {steps!r} draft steps, expected a whole number, 1 or more")
+    if not isinstance(steps, int) or isinstance(steps, bool) or not 1 <= steps <= MOST_STEPS:
+        raise InputError(f"steps: {steps!r} draft steps, expected a whole number, 1 or more, {MOST_STEPS} at most")
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,9 @@ def hits(drafter: Drafter, captures: Iterable[Capture], steps: int, complete: bo
     found: dict[str, Hits] = {}
     for number, capture in enumerate(tqdm(captures, desc="drafting", unit="sample", leave=False)):
         one = chain_hits(drafter, capture, steps, complete)
-        name = one.name if one.name not in found else f"{one.name} ({number})"
+        name = one.name
+        while name in found:
+            name = f"{name} ({number})"
         found[name] = replace(one, name=name)
     return list(found.values())
 

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,7 @@ import torch
 import eagle3lib as e3
 
 from ..measure.intervals import told
-from ..read.config import FLAGS
+from ..read.config import FLAGS, check_base
 from ..read.errors import InputError
 from ..read.recipe import Recipe, Rope
 from .plan import DTYPES, Order, check_device, default_device
@@ -43,6 +43,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("eagle3: interrupted", file=sys.stderr)
         return 130
+    except UnicodeEncodeError:
+        print("eagle3: this terminal cannot show all letters: set PYTHONIOENCODING=utf-8", file=sys.stderr)
+        return 2
     except BrokenPipeError:  # `eagle3 ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -95,7 +98,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _inspect(asked: argparse.Namespace) -> int:
     ckpt = e3.open_checkpoint(asked.checkpoint, target=asked.target)
-    recipe = e3.recipe_table(with_changes(ckpt.recipe, asked.changes))
+    ckpt = replace(ckpt, recipe=with_changes(ckpt.recipe, asked.changes))
+    recipe = e3.recipe_table(ckpt.recipe)
     tensors = e3.inventory(ckpt)
     if asked.json:
         ignored = [{"tensor": name, "why": why} for name, why in ckpt.ignored.items()]
@@ -159,17 +163,20 @@ def pairs(changes: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _json_or_text(value: str) -> object:
+    """JSON, or whole numbers with commas between them as a list, or text."""
     try:
         return json.loads(value)
-    except ValueError:
-        return value
+    except (ValueError, RecursionError):
+        numbers = value.split(",")
+        return [int(n) for n in numbers] if len(numbers) > 1 and all(n.strip().isdecimal() for n in numbers) else value
 
 
 def with_changes(recipe: Recipe, changes: Sequence[str]) -> Recipe:
     """The recipe with `KEY=VALUE` changes. Raises InputError for an unknown key, or a value that the field cannot take."""
     for name, value in pairs(changes):
         if name == "rope_theta":
-            recipe = recipe.replace(rope=Rope.plain(_number(name, value), recipe.head_dim))
+            check_base("--set", base := _number(name, value))
+            recipe = recipe.replace(rope=Rope.plain(base, recipe.head_dim))
         elif name == "rope":
             raise InputError("--set rope: is a list of frequencies; give --set rope_theta=VALUE for plain rotary positions")
         elif name in FROM_TENSORS:

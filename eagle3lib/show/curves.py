@@ -24,8 +24,17 @@ def accept_length(curves: Mapping[str, Acceptance], live: pd.DataFrame | None = 
         text = f"{name}: {middle.iloc[-1]:.2f} at K = {table.index[-1]}"
         axes.plot(table.index, middle, marker=MARKERS[i % len(MARKERS)], color=colour(i), markersize=4, label=text)
         axes.fill_between(table.index, table.low, table.high, color=colour(i), alpha=0.15, linewidth=0)
+    live = live[live.K.between(1, max(max(found.walks) for found in curves.values()))] if live is not None else None
     if live is not None and len(live):
-        axes.plot(live.K, live["accept length"], "o", fillstyle="none", color="black", markersize=11, label="measured, live")
+        axes.plot(
+            live.K,
+            live["accept length"],
+            "o",
+            fillstyle="none",
+            color="black",
+            markersize=11,
+            label="measured where it is served, or live",
+        )
     axes.axhline(1, color="black", linewidth=0.8, linestyle=":")
     axes.annotate("no draft is ever accepted", (1, 1), xycoords=("axes fraction", "data"), xytext=(-4, -11),
                   textcoords="offset points", ha="right", fontsize=9)  # fmt: skip

@@ -32,13 +32,13 @@ def streams_and_positions(captures: Sequence[Capture], text=None) -> Explorer:
     samples = Dropdown(options=[(c.name, i) for i, c in enumerate(captures)], description="sample")
     first = captures[0]
     stream = Dropdown(options=[(str(n), n) for n in first.streams], description="stream n")
-    position = IntSlider(value=1, min=0, max=len(first.token_ids) - 2, description="position", continuous_update=False)
+    position = IntSlider(value=1, min=0, max=max(len(first.token_ids) - 2, 1), description="position", continuous_update=False)
     picture, channels = Image(format="png"), HTML()  # not an Output: nbclient cannot run one without keeping widget state
 
     def draw(change=None) -> None:
         capture = captures[samples.value]
-        position.max = len(capture.token_ids) - 2
-        at = min(position.value, position.max)
+        position.max = max(len(capture.token_ids) - 2, 1)
+        at = min(position.value, max(len(capture.token_ids) - 2, 0))
         token = int(capture.token_ids[at])
         shown = f"token {token}" + (f" {text([token])[0]!r}" if text else "")
         table = row_norms([capture], [stream.value])

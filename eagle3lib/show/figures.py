@@ -187,7 +187,7 @@ def one_row(values: pd.DataFrame, position: int, title: str) -> Picture:
     axes.plot(written.position, written.norm, ".", color=COLOURS[1], markersize=4, label="written by the target")
     axes.axvline(position, color="black", linewidth=0.8)
     axes.set_yscale("log")
-    axes.set(xlabel="position", ylabel="norm of the row", title=title)
+    axes.set(xlabel="position", ylabel="norm of the row", title=title.replace("$", r"\$"))  # a name is no formula
     axes.title.set_fontsize(10)
     axes.legend(fontsize=8)
     return figure

@@ -118,8 +118,18 @@ def offline(made: str, names: Sequence[str], folder: Path | None = None) -> str:
     from bs4 import BeautifulSoup
 
     soup = BeautifulSoup(made, "html.parser")
-    for tag in soup(["script", "iframe", "object", "embed", "link", "base"]):
-        tag.decompose()
+    for tag in soup(["script", "iframe", "object", "embed", "link", "base", "form", "meta"]):
+        if tag.name != "meta" or tag.has_attr("http-equiv"):
+            tag.decompose()
+    for style in soup.select(".jp-RenderedMarkdown style, td style"):
+        style.decompose()  # from a name; a table's own style stands before it
+    for tag in soup(True):
+        for name in [name for name in tag.attrs if name.lower().startswith("on")]:
+            del tag[name]  # a sample's name may hold <svg onload=...>
+        if str(tag.get("href", "")).strip().lower().startswith(("javascript:", "data:", "vbscript:")) and not tag.has_attr(
+            "download"
+        ):
+            del tag["href"]
     for style in soup("style"):
         kept = FETCHED.sub("", style.get_text())
         if kept != style.get_text():

@@ -99,7 +99,10 @@ class Notebook:
         """Whether the drafter has no embedding or head of its own, and no target was given."""
         if values.get("CHECKPOINT") is None or values.get("TARGET") is not None:
             return False
-        ckpt = open_checkpoint(self.path.parent / Path(str(values["CHECKPOINT"])).expanduser())
+        try:
+            ckpt = open_checkpoint(self.path.parent / Path(str(values["CHECKPOINT"])).expanduser())
+        except InputError:
+            return False  # the notebook itself will say what is wrong with it
         return not {"embed_tokens.weight", "lm_head.weight"} <= set(ckpt.names)
 
 

@@ -27,11 +27,14 @@ def answer(finding: Finding, probe: Probe, as_configured: str, checks: Findings)
     `finding`: of `mismatch`; `as_configured`: the accept length reached with the configured streams, in words.
     """
     told = probe.findings[0]
-    known = f"Found by scoring {len(probe.table)} ordered choices of streams on the same rows: the best reaches " + (
-        f"step-1 accuracy {probe.table.accuracy.iloc[0]:.3f}, the configured one {_as_configured(probe):.3f}."
+    mine = _as_configured(probe)
+    beside = f", the configured one {mine:.3f}" if mine == mine else ""
+    known = (
+        f"Found by scoring {len(probe.table)} ordered choices of streams on the same rows: the best reaches step-1 accuracy "
+        f"{probe.table.accuracy.iloc[0]:.3f}{beside}."
     )
     if not probe.told:
-        said = f"**{upper(told.what)}.** As configured: {as_configured}. To settle it: {told.settle}. {known}"
+        said = f"**{upper(told.what)}.** {as_configured} To settle it: {told.settle}. {known}"
     elif finding.level == "fault":
         mend = f"To mend it, write `{finding.change}` in the drafter's `config.json`, in place of the line that is there."
         mend = mend if "aux" in finding.change else f"To mend it, {finding.change}."
@@ -73,8 +76,7 @@ def norms(summary: pd.DataFrame, trained: tuple, served: tuple, left: str = "as 
             if same
             else f"slot {slot}: rows of norm {a:.3g} ({label(mine)}) {left}, {b:.3g} ({label(theirs)}) {right}, {size}"
         )
-    embedding = "Rows of r_0, the embedding's output, are the small ones. " if 0 in (*trained, *served) else ""
-    return embedding + upper("; ".join(lines)) + "."
+    return upper("; ".join(lines)) + "."
 
 
 def accept_length(curves: dict[str, Acceptance], steps: int) -> str:
@@ -151,6 +153,8 @@ def sizes(tensors: pd.DataFrame) -> str:
 
 def slots(table: pd.DataFrame) -> str:
     """Which recorded streams are the embedding, and how far the others are from it. Markdown."""
+    if table.empty:
+        return "Not measured: no stream is as wide as the embedding."
     near = table[table["distance to the embedding"] < IS_EMBEDDING]
     if len(near) == 0:
         return "No recorded stream is the embedding of its own tokens."
@@ -198,6 +202,10 @@ def positions(norms: pd.DataFrame) -> str:
     """How much louder position 0 is than the rest, for the stream where that is most. Markdown."""
     first = norms[norms.position == 0].groupby("stream").norm.median()
     times = (first / norms[norms.position > 0].groupby("stream").norm.median()).sort_values()
+    if times.iloc[-1] < STANDS_OUT:
+        return (
+            f"Position 0 is as loud as the others: at most {times.iloc[-1]:.1f} times their median, in {label(times.index[-1])}."
+        )
     return (
         f"Position 0 is an attention sink: in {_streams([times.index[-1]])} its norm is **{times.iloc[-1]:.0f} times** the "
         f"median of the others, in {_streams([times.index[0]])} {times.iloc[0]:.1f} times. It belongs to no token, and medians "
@@ -212,13 +220,15 @@ def distributions(norms: pd.DataFrame) -> str:
     return (
         "Standard deviation over mean of the row norms: "
         + ", ".join(f"{_streams([s])} {v:.2f}" for s, v in variation.items())
-        + ". Of rows that have passed a norm it would be far below 0.05: they all have nearly the same size."
+        + "."
     )
 
 
 def probe(probe: Probe) -> str:
     """How far the best hypothesis is ahead of the next, and of the configured one. Markdown."""
     table = probe.table
+    if len(table) == 1:
+        return f"Only one choice was recorded, {table.index[0]}: step-1 accuracy {table.accuracy.iloc[0]:.3f}, beside nothing."
     best, second = table.iloc[0], table.iloc[1]
     told = (
         f"Of {len(table)} ordered choices, **{table.index[0]}** reaches {shown(best.accuracy, best.low, best.high, 3)}, "

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
+from ..judge.checks import NOT_GREEDY
 from ..judge.finding import Findings
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
@@ -19,11 +20,11 @@ def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame,
         rows = live[(live.name == name) & live.K.isin(list(found.walks))]
         apart = {int(K): tau - found.tau(int(K)) for K, tau in zip(rows.K, rows["accept length"], strict=True)}
         if apart:
-            worst = max(apart, key=lambda steps: abs(apart[steps]))
-            where = f"K = {worst}" if len(apart) == 1 else f"K = {', '.join(map(str, apart))}, most at K = {worst}"
-            beside.append(
-                f"{name} {found.tau(worst) + apart[worst]:.2f}, **{apart[worst]:+.3f}** beside the prediction ({where})"
-            )
+            worst = max(apart, key=lambda K: abs(apart[K]))
+            one = steps if steps in apart else worst
+            most = f" (K = {', '.join(map(str, apart))}, most at K = {worst})" if len(apart) > 1 else ""
+            here = f"{name} {found.tau(one) + apart[one]:.2f} at K = {one}"
+            beside.append(f"{here}, **{apart[worst]:+.3f}** beside the prediction{most}")
     if beside:
         told += " Measured where it is served, or live: " + "; ".join(beside) + "."
     for _, row in live[live.K == 0].iterrows():
@@ -36,13 +37,19 @@ def flat_from(curves: Mapping[str, Acceptance]) -> str:
     parts = []
     for name, found in curves.items():
         steps = sorted(found.walks)
-        flat = next(K for K in steps if found.tau(steps[-1]) - found.tau(K) < 0.01)
-        parts.append(f"{name} gains less than 0.01 beyond **K = {flat}**")
+        flat = next(K for K in steps if all(found.tau(more) - found.tau(K) < 0.01 for more in steps if more > K))
+        grows = flat == steps[-1]
+        parts.append(f"{name} still grows at K = {flat}" if grows else f"{name} gains less than 0.01 beyond **K = {flat}**")
     return upper("; ".join(parts)) + "."
 
 
-def accuracies(found: Mapping[str, Accuracy], claimed: pd.Series | None = None, value: float | None = None) -> str:
-    """Step-1 and later accuracies of each, and the claimed training figure beside the same figure here. Markdown."""
+def accuracies(
+    found: Mapping[str, Accuracy], checks: Findings, claimed: pd.Series | None = None, value: float | None = None
+) -> str:
+    """Step-1 and later accuracies of each, and the claimed training figure beside the same figure here. Markdown.
+
+    Not compared where `checks` say that the text is not the target's greedy one: trainers score against its first choice.
+    """
     parts = []
     for name, acc in found.items():
         last = int(acc.rows.sum(0).nonzero()[0][-1]) + 1  # the last step that a text is long enough for
@@ -51,17 +58,20 @@ def accuracies(found: Mapping[str, Accuracy], claimed: pd.Series | None = None, 
     told = "Marginal accuracy: " + "; ".join(parts) + "."
     first = next(iter(found.values()))
     known = first.known[:, 0].sum() / first.rows[:, 0].sum()
-    told += f" {known:.1%} of the target's tokens are in the draft vocabulary: no drafter of it can do better."
+    told += f" {known:.1%} of the target's tokens are in the draft vocabulary"
+    told += ": no drafter of it can do better." if known < 1 else "."
     if claimed is None:
         return told
     trainer, figure = claimed.name
     told += f" Claimed: {trainer} `{figure}` = {value:.3f}"
+    outside = claimed["a token outside the draft vocabulary is"]
+    if any(check.where == NOT_GREEDY for check in checks):
+        return told + "; it scores against the target's first choice, which this text does not follow: not compared."
     if claimed.here != claimed.here:
-        return told + "; that figure cannot be computed from these captures: it needs the target and its last states."
-    told += (
-        f"; the same figure here ({claimed.formula}; a token outside the draft vocabulary is "
-        f"{claimed['a token outside the draft vocabulary is']}) is **{shown(claimed.here, claimed.low, claimed.high, 3)}**"
-    )
+        why = "it needs the target and its last states" if outside == "replaced" else "no answer is long enough for all its steps"
+        return told + f"; that figure cannot be computed from these captures: {why}."
+    here = shown(claimed.here, claimed.low, claimed.high, 3)
+    told += f"; the same figure here ({claimed.formula}; a token outside the draft vocabulary is {outside}) is **{here}**"
     if claimed.low != claimed.low:
         return told + ", without an interval."
     where = "inside" if claimed.low <= value <= claimed.high else "above" if value > claimed.high else "below"
@@ -75,6 +85,8 @@ def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, mean: tuple[
         f"Requests range from {lengths.min():.2f} to {lengths.max():.2f}; their mean is **{shown(*mean)}**, the pooled accept "
         f"length {pooled:.2f}: pooling counts a request by its rounds. "
     )
+    if len(positions) == 1:
+        return told + f"All rounds start at positions {positions['from'].iloc[0]} to {positions.to.iloc[0]}."
     if positions.empty:
         return told + "No answer is long enough for a round of so many steps at every position."
     first, last = positions.iloc[0], positions.iloc[-1]
@@ -92,8 +104,8 @@ def token_map(tokens: pd.DataFrame, name: str, steps: int) -> str:
     accepted, own = int(counts.get("accepted", 0)), int(counts.get("target", 0))
     rejected = int((tokens.guess >= 0).sum())
     return (
-        f"{name}, K = {steps}: **{accepted}** of {accepted + own} tokens were drafted, {own} the target wrote itself, one a "
-        f"round; in {rejected} rounds a draft was rejected."
+        f"{name}, K = {steps}: **{accepted}** of {accepted + own} tokens were drafted, {own} the target wrote itself, one "
+        f"in each round that did not end the text; in {rejected} rounds a draft was rejected."
     )
 
 
@@ -101,6 +113,9 @@ def state(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, 
     """For each drafter: how its state grows, what fc makes it of, and where attention goes. Markdown."""
     told = []
     for name, table in states.items():
+        if table.empty:
+            told.append(f"{name}: no answer is long enough for so many steps")
+            continue
         mean = table.groupby("step").mean(numeric_only=True)
         norm, largest = mean["norm of the state"], max(shares[name], key=shares[name].get)
         told.append(

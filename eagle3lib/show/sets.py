@@ -31,9 +31,11 @@ def of(
     device: str = "cpu",
     dtype: str = "float32",
 ) -> dict[str, Rows]:
-    """Name -> rows: as configured; on the captures recorded at the server, if there are any; on other `streams`, if given."""
+    """Name -> rows: as configured (if it says anything); on the server's states and on other `streams`, where given."""
     configured = Drafter(ckpt, device=device, dtype=dtype)
-    found = {"as configured": Rows(configured, captures)}
+    found = {}
+    if ckpt.recipe.streams is not None or streams is None:
+        found["as configured"] = Rows(configured, captures)
     if served is not None:
         found["on the server's states"] = Rows(configured, served)
     if streams is not None:
@@ -61,4 +63,5 @@ def slow_beside_fast(drafter: Drafter, capture: Capture, hits: Hits, steps: int)
         rows.append(
             {"row": t, "drafted slowly": slowly, "accepted": accepted, "by the fast pass": fast, "equal": accepted == fast}
         )
-    return pd.DataFrame(rows).set_index("row")
+    columns = ["row", "drafted slowly", "accepted", "by the fast pass", "equal"]
+    return pd.DataFrame(rows, columns=columns).set_index("row")

@@ -67,7 +67,7 @@ def run(order: Order, say: Say = lambda line: None) -> dict:
     """
     chosen, others = find(order)
     check_settings(chosen, order.settings)
-    check_device(order.device)
+    check_device(order.device or order.settings.get("DEVICE"))
     check_inputs(order.inputs)
     folder = chosen[0].path.parent
     works = plan(order, chosen, others)
