@@ -11,7 +11,7 @@ import eagle3lib as e3
 from eagle3lib.measure.acceptance import walk
 from eagle3lib.run.chain import draft_slowly
 
-PROMPTS, TOKENS = 6, 32
+PROMPTS, TOKENS = 4, 32
 
 
 @pytest.fixture(scope="module", params=["healthy", "embedding_fed"])
