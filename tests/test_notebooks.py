@@ -148,3 +148,20 @@ def test_02_runs_on_other_files(tmp_path, trained):
     else:
         assert "Trained on streams r_3, r_0, r_2, served streams r_2, r_3, r_4" in said
         assert '"eagle_aux_hidden_state_layer_ids": [3, 0, 2]' in said
+
+
+@pytest.mark.parametrize(
+    ("name", "samples", "T"),
+    [("04_acceptance", 1, 24), ("04_acceptance", 16, 9), ("03_manual_forward", 5, 9)],
+    ids=["one sample", "short answers", "short answers in the lesson"],
+)
+def test_it_runs_where_little_can_be_said(tmp_path, name, samples, T):
+    """One sample, or answers shorter than the draft steps: the notebook ends, and no sentence says nan."""
+    folder = tiny.write_drafter(tmp_path / "d")
+    captures = [tiny.capture(T=T, seed=i, name=f"s{i}") for i in range(samples)]
+    e3.write_captures(tmp_path / "captures", captures, target="tiny", n_layers=6)
+    given = {"CHECKPOINT": str(folder), "CAPTURES": str(tmp_path / "captures")}
+    nothing = dict.fromkeys(("TARGET", "STREAMS") + (("LOG", "CLAIMED", "CLAIMED_BY") if name.startswith("04") else ()))
+    done = run(ROOT / "notebooks" / f"{name}.ipynb", tmp_path, **given, **nothing)
+    said = [str(o.data.get("text/markdown", "")) for c in code_cells(done) for o in c.outputs if "data" in o]
+    assert not [text for text in said if "nan" in text]

@@ -9,7 +9,7 @@ from eagle3lib.measure.inventory import untouched
 from eagle3lib.measure.lens import best_tokens
 from eagle3lib.measure.state import attention_weights
 from eagle3lib.run.drafter import attend
-from eagle3lib.show import results
+from eagle3lib.show import curves, results
 
 
 @pytest.fixture
@@ -154,3 +154,4 @@ def test_no_answer_is_long_enough(tiny_checkpoint):
     table = e3.drafter_state(e3.Drafter(tiny_checkpoint), [tiny.capture(T=8)], steps=8)
     assert table.empty
     assert "no answer is long enough" in results.state({"x": table}, {"x": {"slot 1": 1.0}})
+    assert curves.state_over_steps({"x": table}, {"x": {"slot 1": 1.0}})._repr_png_()

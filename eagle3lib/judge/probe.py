@@ -203,11 +203,14 @@ def judge(
     alike = table.index[table["p configured"] >= ALPHA]
     if len(alike) == 0:
         return Finding("ok", "config", f"trained on the {name} that it is configured for", evidence, settle=recorded)
-    what = f"which streams it was trained on cannot be told from these {samples} prompts: "
     if best == name:
-        what += f"{len(alike)} other choices do as well as the configured {name} within noise, for instance {alike[0]}"
+        what = (
+            f"no recorded choice does better than the configured {name}, but {len(alike)} of {len(table) - 1} others do as well "
+        )
+        what += f"within noise, for instance {alike[0]}: these {samples} prompts do not prove which it was trained on"
     else:
-        what += f"{best} reach step-1 accuracy {table.accuracy[best]:.3f}, the configured {name} {mine:.3f}, within noise"
+        what = f"which streams it was trained on cannot be told from these {samples} prompts: {best} reach step-1 accuracy "
+        what += f"{table.accuracy[best]:.3f}, the configured {name} {mine:.3f}, within noise"
     enough = f"about {needed} prompts like these" if needed and needed > samples else "other text, or other streams recorded"
     return Finding("note", "config", what, evidence, settle=f"{enough}; {recorded}")
 

@@ -98,11 +98,21 @@ def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, pooled: floa
     return figure
 
 
+def _nothing(why: str) -> Picture:
+    """A picture that says why there is none."""
+    figure = Picture(figsize=(6.4, 0.8), layout="constrained")
+    figure.text(0.5, 0.5, why, ha="center", va="center", fontsize=10)
+    return figure
+
+
 def state_over_steps(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, float]]) -> Picture:
     """The drafter's own state: its norm by step, each slot's share of the fused input, where attention goes by step.
 
     `states`: name -> `drafter_state`; `shares`: name -> slot -> mean share. Attention is that of the first name.
     """
+    states = {name: table for name, table in states.items() if len(table)}
+    if not states:
+        return _nothing("no answer is long enough for so many draft steps")
     figure = Picture(figsize=(10.4, 3.6), layout="constrained")
     norm, slots, attention = figure.subplots(1, 3)
     for i, (name, table) in enumerate(states.items()):

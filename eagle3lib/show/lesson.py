@@ -159,12 +159,14 @@ def breaks_table(curves: Mapping[str, Curve], whole: Curve, steps: int) -> pd.Da
 
 def breaks_reading(table: pd.DataFrame, steps: int) -> str:
     """The table in sentences, one break a line. Markdown."""
-    whole, ends, lines = table.loc["as it is"], ("step 1", f"step {steps}"), []
+    whole, lines = table.loc["as it is"], []
+    reached = [k for k in range(1, steps + 1) if np.isfinite(whole[f"step {k}"])]  # further than that no text goes
+    ends = tuple(f"step {k}" for k in sorted({reached[0], reached[-1]}))
     for name, row in table.iterrows():
         told = ", ".join(f"{row[end]:.3f} at {end}" for end in ends)
         line = f"* **{name}**: {told}; accept length {row['accept length']:.2f}"
         if name != "as it is" and all(whole[end] > 0 for end in ends):
-            first, last = (f"{100 * share(row[end], whole[end]):.0f} %" for end in ends)
+            first, last = (f"{100 * share(row[end], whole[end]):.0f} %" for end in (ends[0], ends[-1]))
             line += f"; {first} of what it was at first, {last} at last: *{row['shape']}*"
         lines.append(line + ".")
     return "\n".join(lines)
@@ -233,10 +235,12 @@ def estimates_reading(curve: Curve, steps: int) -> str:
     (low, high), second = curve.accepted.interval(steps), curve.accuracy.table().loc[2]
     place = "inside" if low <= product <= high else "outside"
     where = f", so the product lies {place} its interval" if np.isfinite(low) else ""
-    return (
-        f"The product says {product:.2f}; the walk gives **{walk:.2f}**{between(low, high, 2)}{where}. At step 2 the "
-        f"conditional accuracy is {second.conditional:.3f} and the marginal {second.marginal:.3f}: the closer these two, the "
-        "better the product does. That is a property of the drafter and the text, and no rule."
+    said = f"The product says {product:.2f}; the walk gives **{walk:.2f}**{between(low, high, 2)}{where}."
+    if not np.isfinite(second.conditional):
+        return said + " No first guess was right, so nothing follows one: there is no conditional accuracy at step 2."
+    return said + (
+        f" At step 2 the conditional accuracy is {second.conditional:.3f} and the marginal {second.marginal:.3f}: the closer "
+        "these two, the better the product does. That is a property of the drafter and the text, and no rule."
     )
 
 
