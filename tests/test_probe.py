@@ -161,4 +161,14 @@ def test_a_config_that_names_no_streams(tmp_path):
     found = e3.probe(ckpt, [tiny.capture(seed=i, name=f"s{i}") for i in range(4)])
     assert not found.told
     assert found.playable == found.streams
+    assert "as configured" not in found.playable_title
     assert found.findings[0].what.startswith("config.json does not say which streams")
+
+
+def test_the_configured_streams_are_tried_whatever_else_is_named(tiny_checkpoint):
+    captures = [tiny.capture(seed=i, name=f"s{i}") for i in range(3)]
+    found = e3.probe(tiny_checkpoint, captures, streams=[0])
+    assert found.playable == (2, 3, 4)
+    assert found.playable_title == "as configured"
+    lacking = [c.replace(streams={n: c.streams[n] for n in (0, 2, 3)}) for c in captures]
+    assert "the configured not being recorded" in e3.probe(tiny_checkpoint, lacking).playable_title

@@ -70,6 +70,12 @@ class Probe:
         return self.configured if name_of(self.configured) in self.table.index else self.streams
 
     @property
+    def playable_title(self) -> str:
+        """What the playable streams may be called."""
+        configured = self.playable == self.configured
+        return "as configured" if configured else "on the best of those tried, the configured not being recorded,"
+
+    @property
     def title(self) -> str:
         """What the best choice may be called."""
         return "as trained" if self.told else "best of those tried"
@@ -90,15 +96,15 @@ def probe(
 ) -> Probe:
     """Which streams was the drafter trained on? All ordered choices among those recorded, at most 48 samples.
 
-    `streams`: only these of the recorded ones. Score: step-1 accuracy (argmax equals the target's next token). Against "as
-    configured": signed-rank test over samples, multiplied by the number of hypotheses (Bonferroni). Captures whose streams
-    have no labels can only tell their order. Raises InputError when there are fewer streams than the drafter takes, too many
-    to try, or no two samples.
+    `streams`: only these of the recorded ones, and the configured. Score: step-1 accuracy (argmax equals the target's next
+    token). Against "as configured": signed-rank test over samples, multiplied by the number of hypotheses (Bonferroni).
+    Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer streams than the
+    drafter takes, too many to try, or no two samples.
     """
     recipe, some = ckpt.recipe, captures[:SAMPLES]
     if len(some) < 2:
         raise InputError(f"captures: {len(some)} sample; the probe compares over samples and needs 2 or more, better 24")
-    labels = [n for n in recorded(some) if streams is None or n in streams]
+    labels = [n for n in recorded(some) if streams is None or n in streams or n in (recipe.streams or ())]
     if len(labels) < recipe.n_streams:
         raise InputError(f"captures: {len(labels)} streams in every sample, but fc takes {recipe.n_streams}: record more")
     configured = recipe.streams if isinstance(labels[0], int) else tuple(labels[: recipe.n_streams])
