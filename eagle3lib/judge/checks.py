@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from ..measure.lens import best_tokens, through_norm
+from ..measure.lens import best_tokens, last_normed
 from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
 from .finding import Finding, Findings
@@ -82,8 +82,7 @@ def _next_token(ckpt: Checkpoint, some: Sequence[Capture]) -> Finding | None:
     for capture in some:
         at = capture.loss_mask[1 : len(capture.last) + 1].nonzero()[:, 0]
         at = at[at + 1 < len(capture.token_ids)][:ROWS]
-        rows = capture.last[at].float()
-        states.append(rows if capture.last_kind == "post_norm" else through_norm(ckpt.target, rows))
+        states.append(last_normed(ckpt.target, capture, at))
         following.append(capture.token_ids[at + 1])
     total = sum(map(len, following))
     if total == 0:

@@ -143,6 +143,11 @@ def rank(scores: dict[str, tuple[tuple[Label, ...], Accuracy]], configured: tupl
     return pd.DataFrame(rows).set_index("hypothesis")
 
 
+def _by_sample(accuracy: Accuracy) -> np.ndarray:
+    """Each sample's own step-1 accuracy, [S]."""
+    return accuracy.right[:, 0] / accuracy.rows[:, 0].clip(min=1)
+
+
 def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
     """Wilcoxon's signed-rank test over samples of step-1 accuracies, times `tried` (Bonferroni), at most 1.
 
@@ -150,7 +155,7 @@ def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
     """
     if b is None or a is b:
         return float("nan")
-    shares = [x.right[:, 0] / x.rows[:, 0].clip(min=1) for x in (a, b)]
+    shares = [_by_sample(x) for x in (a, b)]
     return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
 
 
@@ -162,7 +167,7 @@ def prompts_needed(a: Accuracy | None, b: Accuracy | None, tried: int) -> int | 
     """
     if a is None or b is None:
         return None
-    apart = a.right[:, 0] / a.rows[:, 0].clip(min=1) - b.right[:, 0] / b.rows[:, 0].clip(min=1)
+    apart = _by_sample(a) - _by_sample(b)
     if apart.mean() == 0:
         return None
     z = norm.isf(ALPHA / tried / 2) + norm.isf(1 - POWER)

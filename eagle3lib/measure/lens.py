@@ -39,6 +39,12 @@ def through_norm(target: Target, states: Float[Tensor, "N Ht"]) -> Float[Tensor,
     return rms_norm(states, target.norm().float(), target.eps)
 
 
+def last_normed(target: Target, capture: Capture, rows: Int[Tensor, " N"]) -> Float[Tensor, "N Ht"]:
+    """Rows `rows` of a sample's last state after the target's final norm, whichever side of it was recorded."""
+    states = capture.last[rows].float()
+    return states if capture.last_kind == "post_norm" else through_norm(target, states)
+
+
 def logit_lens(captures: Iterable[Capture], target: Target, rows: int = ROWS) -> tuple[pd.DataFrame, pd.DataFrame]:
     """For every stream and the last state: how often the target's norm and head make the text's next token of it.
 
@@ -58,9 +64,8 @@ def logit_lens(captures: Iterable[Capture], target: Target, rows: int = ROWS) ->
             places.append((label, len(tables) - 1))
             states.append(through_norm(target, capture.stream(label)[at]))
         if capture.last is not None and capture.last_kind != "unknown":
-            last = capture.last[at].float()
             places.append(("last", len(tables) - 1))
-            states.append(last if capture.last_kind == "post_norm" else through_norm(target, last))
+            states.append(last_normed(target, capture, at))
     if not tables:
         return pd.DataFrame(columns=["rows", "agreement", "low", "high"]), pd.DataFrame()
     guessed = best_tokens(target, torch.cat(states)).split([len(s) for s in states])  # one pass over the head for all

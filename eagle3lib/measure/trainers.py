@@ -18,9 +18,9 @@ from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
 from ..run.chain import Hits
-from ..run.drafter import rms_norm
 from .accuracy import Accuracy
 from .intervals import ratio_interval
+from .lens import last_normed
 
 Ratio = tuple[np.ndarray, np.ndarray]  # above and below, [S] each
 
@@ -92,9 +92,7 @@ def with_best_in_vocabulary(found: Sequence[Hits], captures: Sequence[Capture], 
         if capture.last is None or capture.last_kind not in ("post_norm", "pre_norm"):
             return None
         steps, rows = (one.scored & ~one.known & (one.guess >= 0)).nonzero(as_tuple=True)
-        states = capture.last[rows + 1 + steps].float()  # the state that predicts x_{t+2+k}
-        if capture.last_kind == "pre_norm":
-            states = rms_norm(states, ckpt.target.norm().float(), ckpt.target.eps)
+        states = last_normed(ckpt.target, capture, rows + 1 + steps)  # the state that predicts x_{t+2+k}
         best = ckpt.target_ids[(states @ head.T).argmax(-1)] if len(rows) else rows
         hit = one.hit.clone()
         hit[steps, rows] = one.guess[steps, rows] == best

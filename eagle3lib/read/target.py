@@ -64,10 +64,14 @@ class Target:
         """Its embedding rows [V, Ht], read as needed and kept."""
         return self._rows
 
+    @property
+    def _head_name(self) -> str:
+        """Its head, or its embedding where it has no head of its own (tied)."""
+        return next((name for name in HEAD if name in self.files.headers), None) or self._name(EMBEDDING)
+
     def head_rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N Ht"]:
         """Rows `ids` of its head; of its embedding where it has no head of its own (tied)."""
-        own = [name for name in HEAD if name in self.files.headers]
-        name = own[0] if own else self._name(EMBEDDING)
+        name = self._head_name
         rows = self.files.headers[name].shape[0]
         if len(ids) and int(ids.max()) >= rows:
             raise InputError(f"{self.path}: {name} has {rows} rows, but token {int(ids.max())} was asked for: another target")
@@ -75,8 +79,7 @@ class Target:
 
     def head_blocks(self, rows: int) -> Iterator[tuple[int, Float[Tensor, "N Ht"]]]:
         """Its head (its embedding where tied), `rows` rows at a time: number of the first row, and the rows."""
-        own = [name for name in HEAD if name in self.files.headers]
-        name = own[0] if own else self._name(EMBEDDING)
+        name = self._head_name
         for first in range(0, self.files.headers[name].shape[0], rows):
             yield first, self.files.block(name, first, first + rows)
 

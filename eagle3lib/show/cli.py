@@ -22,7 +22,8 @@ from ..measure.intervals import told
 from ..read.config import FLAGS, check_base
 from ..read.errors import InputError
 from ..read.recipe import Recipe, Rope
-from .plan import DTYPES, Order, check_device, default_device
+from ..run.device import best_device
+from .plan import DTYPES, Order, check_device
 
 FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", *FLAGS}  # widths and counts
 
@@ -114,10 +115,10 @@ def _inspect(asked: argparse.Namespace) -> int:
 
 def _score(asked: argparse.Namespace) -> int:
     check_device(asked.device)
-    device, dtype = asked.device or default_device(), asked.dtype or "float32"
+    device, dtype = asked.device or best_device(), asked.dtype or "float32"
     ckpt = e3.open_checkpoint(asked.checkpoint, target=asked.target)
     captures = e3.read_captures(asked.captures)
-    drafter = e3.Drafter(ckpt, with_changes(ckpt.recipe, asked.changes), device, getattr(torch, dtype))
+    drafter = e3.Drafter(ckpt, with_changes(ckpt.recipe, asked.changes), device, dtype)
     checks = e3.check_captures(ckpt, captures)
     found = e3.hits(drafter, captures, asked.steps)
     accuracy, acceptance = e3.Accuracy.of(found).table(), e3.Acceptance.of(found).table()

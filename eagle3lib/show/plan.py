@@ -20,6 +20,7 @@ from ..read.checkpoint import open_checkpoint
 from ..read.errors import InputError
 from ..read.served import read_served
 from ..read.target import open_target
+from ..run.device import best_device
 from .stamp import ROOT
 
 # Parameters that name somebody's files: the option that gives each, and what it is.
@@ -72,7 +73,7 @@ class Notebook:
         """The parameters to run with, where they are not the notebook's own. Somebody's files switch all of the demo off."""
         found: dict[str, object] = {}
         if order.inputs:
-            found |= {**dict.fromkeys(self.demo_names), "DEVICE": default_device()}
+            found |= {**dict.fromkeys(self.demo_names), "DEVICE": best_device()}
         found |= {name: str(_absolute(path)) for name, path in order.inputs.items()}
         found |= {name: value for name, value in (("DEVICE", order.device), ("DTYPE", order.dtype)) if value}
         found |= {name: self._from_here(name, value) for name, value in order.settings.items()}
@@ -108,10 +109,6 @@ class Notebook:
 
 def _absolute(path: Path) -> Path:
     return path.expanduser().absolute()
-
-
-def default_device() -> str:
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def check_device(device: str | None) -> None:

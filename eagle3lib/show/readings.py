@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from ..judge.checks import NEAR
 from ..judge.finding import Finding, Findings
 from ..judge.probe import Probe
 from ..judge.recording import streams_to_record
@@ -13,7 +14,6 @@ from ..read.recipe import Recipe
 from .figures import label
 
 STANDS_OUT = 5.0  # a slot whose median norm is so many times off the other side's is worth a sentence
-IS_EMBEDDING = 0.05  # rows this near to their tokens' embedding are it, in half precision; r_1 is tens of times further
 SOUND = 0.98  # of greedy text; the last layer's own state gives 0.84 when the layer before is recorded in its place
 
 
@@ -155,11 +155,11 @@ def slots(table: pd.DataFrame) -> str:
     """Which recorded streams are the embedding, and how far the others are from it. Markdown."""
     if table.empty:
         return "Not measured: no stream is as wide as the embedding."
-    near = table[table["distance to the embedding"] < IS_EMBEDDING]
+    near = table[table["distance to the embedding"] < NEAR]
     if len(near) == 0:
         return "No recorded stream is the embedding of its own tokens."
     one = near.iloc[0]
-    others = table[table["distance to the embedding"] >= IS_EMBEDDING]["distance to the embedding"]
+    others = table[table["distance to the embedding"] >= NEAR]["distance to the embedding"]
     nearest = f"; the nearest of the others is {others.min():.0f} embedding norms away" if len(others) else ""
     return f"{_streams(near.index)} is the embedding of its own tokens (distance {one.iloc[0]:.1g}){nearest}."
 

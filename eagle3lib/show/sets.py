@@ -11,6 +11,7 @@ from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
 from ..run.chain import Hits, draft_slowly, scored_rows
 from ..run.drafter import Drafter
+from .figures import label
 
 ROUNDS = 6  # of the slow loop: each reads the whole text again for every draft
 
@@ -40,7 +41,7 @@ def of(
         found["on the server's states"] = Rows(configured, served)
     if streams is not None:
         other = ckpt.recipe.replace(streams=tuple(streams))
-        name = "on " + ", ".join(f"r_{n}" if isinstance(n, int) else n for n in other.streams)
+        name = "on " + ", ".join(map(label, other.streams))
         found[name] = Rows(configured.with_recipe(other), captures)
     return found
 
