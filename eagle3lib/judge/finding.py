@@ -17,6 +17,7 @@ class Finding:
     cost: str = ""  # in accept length, or rounds
     change: str = ""  # the line to change
     settle: str = ""  # what would settle it
+    name: str = ""  # what it is about in a word or two, for whoever weighs findings; the sentence may change
 
     def __post_init__(self):
         assert self.level in LEVELS, self.level

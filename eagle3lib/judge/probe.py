@@ -1,63 +1,47 @@
 """How was this drafter trained? Hypotheses about what its files cannot say, scored on the same rows, told apart by a margin.
 
-So far it asks the first question: which streams were meant for the slots of `fc`, in which order.
+First which streams the slots of `fc` hold, all ordered choices; then every single change of `hypotheses`, on top of the best.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from math import perm
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm, wilcoxon
+import torch
 from tqdm import tqdm
 
-from ..measure.accuracy import Accuracy
 from ..read.capture import Capture, Label
 from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
-from ..read.recipe import Recipe
-from ..run.chain import chain_hits
+from ..run.chain import Hits, chain_hits, fused_rows
 from ..run.drafter import Drafter
+from ..run.slots import Slots
 from .finding import Finding, Findings
+from .hypotheses import Hypothesis, config_line, name_of, single_changes, streams_are
+from .ranking import ALPHA, Score, Shares, below, fewest, p_value, prompts_needed, race, rank
 
-ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
-POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
 SAMPLES = 48  # more are not needed to tell streams apart, and cost time
-
-Hypothesis = Callable[[Checkpoint, Recipe, Capture], tuple[Checkpoint, Recipe, Capture]]
-
-
-def streams_are(streams: tuple[Label, ...]) -> Hypothesis:
-    """The slots of `fc` were trained on these streams, in this order."""
-
-    def apply(ckpt: Checkpoint, recipe: Recipe, capture: Capture) -> tuple[Checkpoint, Recipe, Capture]:
-        return ckpt, recipe.replace(streams=streams), capture
-
-    return apply
-
-
-def stream_hypotheses(recipe: Recipe, labels: Sequence[Label]) -> Iterator[tuple[str, Hypothesis]]:
-    """All ordered choices of `n_streams` among the streams that were recorded: name and hypothesis."""
-    for streams in permutations(labels, recipe.n_streams):
-        yield name_of(streams), streams_are(streams)
-
-
-def name_of(streams: tuple[Label, ...] | None) -> str:
-    return "streams " + (", ".join(f"r_{n}" if isinstance(n, int) else n for n in streams) if streams else "not said")
+ROWS = 64  # rows scored of each sample: what comes later costs time and tells the same
+MARGIN = 0.02  # a single change must gain so much accuracy: true and smaller differences are nothing to mend
+STEPS = 4  # draft steps run where a change shows only after the first
+AS_IS = "as configured"
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Hypotheses ranked by step-1 accuracy on the same rows, and what follows."""
+    """Hypotheses ranked by accuracy on the same rows, and what follows."""
 
-    table: pd.DataFrame  # by hypothesis: accuracy, low, high, p configured, p best
+    table: pd.DataFrame  # streams, by hypothesis: accuracy at step 1, low, high, p configured, p best, samples
     streams: tuple[Label, ...]  # those that fit best; what it was trained on if `told`
     configured: tuple[Label, ...] | None  # of captures without labels: the slots as they were recorded
-    findings: Findings
+    findings: Findings  # of the streams: one
+    changes: pd.DataFrame  # single changes on top of the streams: kind, accuracy gained, its p-value
+    others: Findings  # of those
+    found: tuple[Hypothesis, ...] = field(default=())  # what is told to hold, streams included
 
     @property
     def told(self) -> bool:
@@ -73,7 +57,7 @@ class Probe:
     def playable_title(self) -> str:
         """What the playable streams may be called."""
         configured = self.playable == self.configured
-        return "as configured" if configured else "on the best of those tried, the configured not being recorded,"
+        return AS_IS if configured else "on the best of those tried, the configured not being recorded,"
 
     @property
     def title(self) -> str:
@@ -92,94 +76,208 @@ def recorded(captures: Sequence[Capture]) -> list[Label]:
 
 
 def probe(
-    ckpt: Checkpoint, captures: Sequence, streams: Sequence[int] | None = None, device: str = "cpu", dtype: str = "float32"
+    ckpt: Checkpoint,
+    captures: Sequence,
+    streams: Sequence[int] | None = None,
+    device: str = "cpu",
+    dtype: str = "float32",
+    changes: bool = True,
 ) -> Probe:
-    """Which streams was the drafter trained on? All ordered choices among those recorded, at most 48 samples.
+    """How was the drafter trained? All ordered choices among the recorded streams, then single changes; at most 48 samples.
 
-    `streams`: only these of the recorded ones, and the configured. Score: step-1 accuracy (argmax equals the target's next
-    token). Against "as configured": signed-rank test over samples, multiplied by the number of hypotheses (Bonferroni).
-    Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer streams than the
-    drafter takes, too many to try, or no two samples.
+    `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. Score: right
+    guesses of the target's next token, at step 1, or at steps 2 to 4 for what shows only there, on up to 64 rows a sample.
+    Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni); a single change must
+    also gain 0.02. Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer
+    streams than the drafter takes, too many to try, or no two samples.
     """
-    recipe, some = ckpt.recipe, captures[:SAMPLES]
-    if len(some) < 2:
-        raise InputError(f"captures: {len(some)} sample; the probe compares over samples and needs 2 or more, better 24")
-    labels = [n for n in recorded(some) if streams is None or n in streams or n in (recipe.streams or ())]
+    if len(captures) < 2:
+        raise InputError(f"captures: {len(captures)} sample; the probe compares over samples and needs 2 or more, better 24")
+    recipe = ckpt.recipe
+    opened = [captures[i] for i in range(min(SAMPLES, len(captures)))]
+    labels = [n for n in recorded(opened) if streams is None or n in streams or n in (recipe.streams or ())]
     if len(labels) < recipe.n_streams:
         raise InputError(f"captures: {len(labels)} streams in every sample, but fc takes {recipe.n_streams}: record more")
-    configured = recipe.streams if isinstance(labels[0], int) else tuple(labels[: recipe.n_streams])
     choices = perm(len(labels), recipe.n_streams)
     if choices > CHOICES:
         raise InputError(
             f"captures: {len(labels)} recorded streams are {choices:,} ordered choices, more than {CHOICES:,}: "
             "name some with streams="
         )
+    some = [c for c in (beginning(capture, labels) for capture in opened) if c.loss_mask[2:].any()]
+    if len(some) < 2:
+        raise InputError("captures: no two samples with rows to score: no two tokens in a row are marked as the target's own")
     base = Drafter(ckpt, device=device, dtype=dtype)
-    scores: dict[str, tuple[tuple[Label, ...], Accuracy]] = {}
-    for name, hypothesis in tqdm(list(stream_hypotheses(recipe, labels)), desc="probe: streams", unit="hypothesis", leave=False):
-        _, tried, _ = hypothesis(ckpt, recipe, some[0])
-        drafter = base.with_recipe(tried)
-        scores[name] = tried.streams, Accuracy.of(chain_hits(drafter, capture, steps=1) for capture in some)
-    table = rank(scores, configured)
-    best = scores[table.index[0]][0]
+    configured = recipe.streams if isinstance(labels[0], int) else tuple(labels[: recipe.n_streams])
+    hypotheses = {h.name: h for h in map(streams_are, permutations(labels, recipe.n_streams))}
+    scores = race_streams(base, some, hypotheses, labels, name_of(configured))
+    table = rank(scores, name_of(configured))
+    best = hypotheses[table.index[0]]
+    chosen = best.apply(base, some[0])[0].recipe.streams
     rival = next((name for name in table.index if name != name_of(configured)), None)
-    found = {name: accuracy for name, (_, accuracy) in scores.items()}
-    needed = prompts_needed(found.get(name_of(configured)), found.get(rival), len(found))
-    return Probe(table, best, configured, Findings([judge(table, best, configured, labels, len(some), needed)]))
+    needed = prompts_needed(scores.get(name_of(configured)), scores.get(rival), len(scores))
+    finding = judge_streams(table, chosen, configured, labels, len(some), needed)
+    found = [best] if finding.level == "fault" else []
+    played = chosen if found or name_of(configured) not in table.index else configured
+    on_top, gained, more = base.with_recipe(recipe.replace(streams=played)), pd.DataFrame(), []
+    if changes:
+        gained, told, more = try_changes(on_top, ckpt, some, labels, len(scores))
+        if told:  # once more, on top of the first: faults come in pairs
+            _, second, _ = try_changes(on_top, ckpt, some, labels, len(scores), told[0])
+            told += second
+        found += told
+    return Probe(table, chosen, configured, Findings([finding]), gained, Findings(more), tuple(found))
 
 
-def rank(scores: dict[str, tuple[tuple[Label, ...], Accuracy]], configured: tuple[Label, ...] | None) -> pd.DataFrame:
-    """Best first. `p configured` and `p best`: corrected p-values of the difference to the configured choice and to the best;
-    nan for itself, and where the configured streams were not recorded.
-    """
-    found = {name: accuracy for name, (_, accuracy) in scores.items()}
-    ranked = sorted(found, key=lambda name: -found[name].marginal(1))
+def beginning(capture: Capture, labels: Sequence[Label]) -> Capture:
+    """The sample up to its 64th row to score, its streams in memory: what the race runs on is read once."""
+    ends = capture.loss_mask[2:].nonzero()[:, 0]
+    T = min(int(ends[min(ROWS, len(ends)) - 1]) + 2 + STEPS, len(capture.token_ids)) if len(ends) else 0
+    streams = {n: capture.stream(n)[:T].clone() for n in labels}
+    return Capture(capture.name, capture.token_ids[:T], capture.loss_mask[:T], streams)
+
+
+def race_streams(
+    base: Drafter, some: list[Capture], hypotheses: dict[str, Hypothesis], labels: list[Label], configured: str
+) -> dict[str, Score]:
+    """Step-1 score of each choice of streams. What `fc` makes of each stream in each slot is computed once a sample."""
+    bar = tqdm(total=len(some), desc=f"probe: {len(hypotheses)} choices of streams", unit="sample", leave=False)
+
+    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        slots, counts = Slots(base, some[i], labels), {}
+        for name in names:
+            drafter, capture = hypotheses[name].apply(base, some[i])
+            counts[name] = count(chain_hits(drafter, capture, 1, fused=slots.fused(drafter.recipe.streams)), 1)
+        bar.update()
+        return counts
+
+    def hopeless(name: str, shares: Shares) -> bool:
+        leader = max(shares, key=lambda one: shares[one].mean())
+        return name != configured and below(shares[name] - shares[leader])
+
+    with bar:
+        return race(list(hypotheses), len(some), run, hopeless)
+
+
+def try_changes(
+    drafter: Drafter, ckpt: Checkpoint, some: list[Capture], labels: list[Label], tried: int, first: Hypothesis | None = None
+) -> tuple[pd.DataFrame, list[Hypothesis], list[Finding]]:
+    """Every single change (on top of `first`): table of gains, the one that holds, and the finding. `tried`: before these."""
+    hypotheses = {h.name: h for h in single_changes(drafter, ckpt, labels)}
+    guesses: list[Hits] = []
+    bar = tqdm(total=len(some), desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False)
+
+    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+        pair = first.apply(drafter, some[i]) if first else (drafter, some[i])
+        fused, counts = fused_rows(*pair), {}
+        for name in names:
+            if name.startswith(AS_IS):
+                if name == AS_IS:
+                    guesses.append(chain_hits(*pair, STEPS, fused=fused))
+                counts[name] = count(guesses[i], 2 if name != AS_IS else 1)
+                continue
+            h = hypotheses[name]
+            d, c = h.apply(*pair)
+            same = c is pair[1] and d.recipe.norm_before_fc == pair[0].recipe.norm_before_fc
+            counts[name] = count(chain_hits(d, c, STEPS if h.step > 1 else 1, fused=fused if same else None), h.step)
+        bar.update()
+        return counts
+
+    later = AS_IS + ", steps 2 to 4"
+    early = [name for name, h in hypotheses.items() if h.step == 1]
+    late = [name for name, h in hypotheses.items() if h.step > 1]
+
+    def hopeless(name: str, shares: Shares) -> bool:
+        return name in hypotheses and below(shares[name] - shares[later if name in late else AS_IS], MARGIN)
+
+    with bar:
+        scores = race([AS_IS, *early, later, *late], len(some), run, hopeless)
+    learned, score = learned_map(guesses, some)
+    hypotheses[learned.name], scores[learned.name] = learned, score
     rows = []
-    for name in ranked:
-        low, high = found[name].interval(1)
-        against = {"p configured": found.get(name_of(configured)), "p best": found[ranked[0]]}
-        p = {column: p_value(found[name], other, len(found)) for column, other in against.items()}
-        rows.append({"hypothesis": name, "accuracy": found[name].marginal(1), "low": low, "high": high, **p})
-    return pd.DataFrame(rows).set_index("hypothesis")
+    for name, h in hypotheses.items():
+        mine, base = scores[name], scores[AS_IS if h.step == 1 else later]
+        n = len(mine.rows)
+        gain = mine.value - Score(base.right[:n], base.rows[:n]).value
+        p = p_value(mine, base, tried + len(hypotheses)) if len(mine.rows) == len(base.rows) else float("nan")
+        rows.append(
+            {"change": name, "kind": h.kind, "step": h.step, "accuracy": mine.value, "gained": gain, "p": p, "samples": n}
+        )
+    table = pd.DataFrame(rows).set_index("change").sort_values(["samples", "gained"], ascending=False)
+    holds = table[(table.gained >= MARGIN) & (table.p < ALPHA)].sort_values("gained", ascending=False)
+    finding = judge_changes(table, holds, scores[AS_IS].value, len(some), tried + len(hypotheses), hypotheses)
+    told = [hypotheses[name] for name in holds.index[:1] if not first or name != first.name]
+    if told and first:
+        told = [replace(told[0], apply=_both(first.apply, told[0].apply))]
+    return table, told, [finding]
 
 
-def _by_sample(accuracy: Accuracy) -> np.ndarray:
-    """Each sample's own step-1 accuracy, [S]."""
-    return accuracy.right[:, 0] / accuracy.rows[:, 0].clip(min=1)
+def _both(first: Callable, second: Callable) -> Callable:
+    return lambda drafter, capture: second(*first(drafter, capture))
 
 
-def p_value(a: Accuracy, b: Accuracy | None, tried: int) -> float:
-    """Wilcoxon's signed-rank test over samples of step-1 accuracies, times `tried` (Bonferroni), at most 1.
+def count(one: Hits, step: int) -> tuple[int, int]:
+    """Right guesses and rows at step 1, or at steps 2 and later together."""
+    which = slice(0, 1) if step == 1 else slice(1, None)
+    scored = one.scored[which]
+    return int((one.hit[which] & scored).sum()), int(scored.sum())
 
-    By ranks, so that few samples cannot accuse: the smallest p of S samples is 2 / 2^S.
+
+def learned_map(guesses: Sequence[Hits], some: Sequence[Capture]) -> tuple[Hypothesis, Score]:
+    """Each draft id stands for the token that was the text's most often where it was guessed: learned on every other sample,
+    scored on those between. Where it does better than d2t, head and forward are sound and d2t is not.
     """
-    if b is None or a is b:
-        return float("nan")
-    shares = [_by_sample(x) for x in (a, b)]
-    return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
+    pairs = []
+    for one, capture in zip(guesses, some, strict=True):
+        rows = one.scored[0].nonzero()[:, 0]
+        pairs.append((one.guess[0, rows], capture.token_ids[rows + 2]))
+    right = []
+    for i, (guess, truth) in enumerate(pairs):
+        others = [pairs[j] for j in range(len(pairs)) if j % 2 != i % 2]
+        learned = most_common(others)
+        right.append(sum(learned.get(int(g), -1) == int(t) for g, t in zip(guess, truth, strict=True)))
+    score = Score(np.array(right, dtype=np.int64), np.array([len(guess) for guess, _ in pairs], dtype=np.int64))
+    learned = most_common(pairs)
+
+    def apply(drafter: Drafter, capture: Capture) -> tuple[Drafter, Capture]:
+        ids = [learned.get(int(i), int(i)) for i in drafter.target_ids]
+        return drafter.but(target_ids=torch.tensor(ids, device=drafter.device)), capture
+
+    return Hypothesis("d2t learned from the text", "map", apply, "rebuild d2t: offsets to the ids the head was trained on"), score
 
 
-def prompts_needed(a: Accuracy | None, b: Accuracy | None, tried: int) -> int | None:
-    """How many prompts like these would tell two choices apart, four times of five, at ALPHA corrected for `tried`.
-
-    From the mean and the spread of the differences by sample (normal approximation), and no fewer than the test by ranks can
-    ever accuse with (2 / 2^S). None where the two do not differ at all.
-    """
-    if a is None or b is None:
-        return None
-    apart = _by_sample(a) - _by_sample(b)
-    if apart.mean() == 0:
-        return None
-    z = norm.isf(ALPHA / tried / 2) + norm.isf(1 - POWER)
-    return max(fewest(tried), math.ceil((z * apart.std(ddof=1) / apart.mean()) ** 2))
+def most_common(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> dict[int, int]:
+    """Guess -> the token that most often was right there."""
+    if not pairs:
+        return {}
+    both = torch.stack([torch.cat(part) for part in zip(*pairs, strict=True)], dim=1)  # [rows, 2]
+    seen, times = both.unique(dim=0, return_counts=True)
+    return {int(seen[i, 0]): int(seen[i, 1]) for i in times.argsort(stable=True)}  # the most frequent comes last
 
 
-def fewest(tried: int) -> int:
-    """The fewest samples with which `tried` choices can be told apart at all: 13 for 24 of them, 20 for 2,730."""
-    return math.ceil(math.log2(2 * tried / ALPHA))
+def judge_changes(table, holds, accuracy: float, samples: int, tried: int, hypotheses: dict[str, Hypothesis]) -> Finding:
+    """One finding of the single changes: one that holds, or none, and whether any could have been told."""
+    if len(holds):
+        name = holds.index[0]
+        alike = [n for n in holds.index[1:] if holds.gained[n] > holds.gained[name] - MARGIN / 2]
+        what = f"{name}: it does better so by {holds.gained[name]:.3f} at step {holds.step[name]}"
+        what += f"; {', '.join(alike)} as likely" if alike else ""
+        evidence = {"accuracy so": float(holds.accuracy[name]), "gained": float(holds.gained[name]), "p": float(holds.p[name])}
+        return Finding(
+            "fault", "forward", what, evidence | {"tried": tried}, change=hypotheses[name].change, name=holds.kind[name]
+        )
+    best = table.sort_values("gained", ascending=False).iloc[0]
+    evidence = {"tried": len(table), "samples": samples, "largest gain": float(best.gained), "its p": float(best.p)}
+    if samples < fewest(tried):
+        what = f"{samples} prompts cannot tell any of {len(table)} other ways to run it; {fewest(tried)} could"
+        return Finding("note", "forward", what, evidence, settle=f"{fewest(tried)} prompts or more")
+    what = (
+        f"none of {len(table)} other ways to run it does better by {MARGIN} and more than noise; accuracy {accuracy:.3f} as it is"
+    )
+    return Finding("note", "forward", what, evidence)
 
 
-def judge(
+def judge_streams(
     table: pd.DataFrame,
     best_streams: tuple[Label, ...],
     configured: tuple[Label, ...] | None,
@@ -207,34 +305,33 @@ def judge(
             what += f"; {len(alike)} other choices are as likely as the first, for instance {alike[0]}"
         evidence["p"] = float(table["p configured"][best])
         cost = f"step-1 accuracy {mine:.3f} in place of {table.accuracy[best]:.3f}"
-        return Finding("fault", "config", what, evidence, cost=cost, change=config_line(best_streams), settle=recorded)
+        change = config_line(best_streams)
+        return Finding("fault", "config", what, evidence, cost=cost, change=change, settle=recorded, name="streams")
     if len(table) == 1:
         what = f"only the configured {name} were recorded, so there is nothing to compare them with"
         return Finding("note", "config", what, evidence, settle="more streams recorded")
     alike = table.index[table["p configured"] >= ALPHA]
     if len(alike) == 0:
         return Finding("ok", "config", f"trained on the {name} that it is configured for", evidence, settle=recorded)
+    least = fewest(len(table))
+    if samples < least:
+        what = (
+            f"which streams it was trained on cannot be told from these {samples} prompts, whatever the differences: "
+            f"{least} could tell {len(table)} choices"
+        )
+        return Finding("note", "config", what, evidence, settle=f"{_enough(needed, samples, least)}; {recorded}")
     if best == name:
         what = (
-            f"no recorded choice does better than the configured {name}, but {len(alike)} of {len(table) - 1} others do as well "
+            f"no recorded choice does better than the configured {name}, but {len(alike)} of {len(table) - 1} others cannot be "
         )
-        what += f"within noise, for instance {alike[0]}: these {samples} prompts do not prove which it was trained on"
+        what += f"told from it, for instance {alike[0]}: these {samples} prompts do not prove which it was trained on"
     else:
         what = f"which streams it was trained on cannot be told from these {samples} prompts: {best} reach step-1 accuracy "
         what += f"{table.accuracy[best]:.3f}, the configured {name} {mine:.3f}, within noise"
-    enough = f"about {needed} prompts like these" if needed and needed > samples else "other text, or other streams recorded"
-    return Finding("note", "config", what, evidence, settle=f"{enough}; {recorded}")
+    return Finding("note", "config", what, evidence, settle=f"{_enough(needed, samples, least)}; {recorded}")
 
 
-def config_line(streams: tuple[Label, ...]) -> str:
-    """The line of config.json that makes engines capture these streams, as boundary ids (id n captures r_n).
-
-    Of slots without labels only their order can be told.
-
-    vLLM reads boundary ids at the top level; SGLang reads them under `eagle_config` since sgl-project/sglang#25454, but takes
-    ids that begin with 1 for ids of layers whose output is taken.
-    """
-    if not all(isinstance(n, int) for n in streams):
-        return f"hand the recorded slots over in the order {', '.join(map(str, streams))}"
-    line = f'"eagle_aux_hidden_state_layer_ids": {list(streams)}'
-    return line + " (not sayable to SGLang: it adds 1 to ids that begin with 1)" if streams[0] == 1 else line
+def _enough(needed: int | None, samples: int, least: int) -> str:
+    if needed and needed > samples:
+        return f"about {needed} prompts like these"
+    return f"{least} prompts or more" if samples < least else "other text, or other streams recorded"

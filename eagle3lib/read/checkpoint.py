@@ -10,7 +10,7 @@ from torch import Tensor
 
 from .config import read_recipe
 from .embedding import EmbeddingRows
-from .errors import InputError
+from .errors import BrokenError, InputError
 from .names import canonical, expected, reason_to_ignore
 from .recipe import Recipe
 from .shapes import check_dtypes, check_shapes
@@ -149,19 +149,24 @@ def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, 
     elif "t2d" in names:
         ids = files[names["t2d"]].bool().nonzero()[:, 0]
     else:
-        raise InputError(
-            f"{folder}: {r.draft_vocab_size} draft ids of {r.vocab_size} and neither d2t nor t2d to map them: convert it anew"
+        raise BrokenError(
+            f"{folder}: {r.draft_vocab_size} draft ids of {r.vocab_size} and neither d2t nor t2d to map them: convert it anew",
+            "map",
         )
     if len(ids) != r.draft_vocab_size:
-        raise InputError(f"{folder}: t2d marks {len(ids)} tokens, expected {r.draft_vocab_size}, the rows of lm_head.weight")
+        raise BrokenError(
+            f"{folder}: t2d marks {len(ids)} tokens, expected {r.draft_vocab_size}, the rows of lm_head.weight", "map"
+        )
     different = len(ids.unique())
     if ids.min() < 0 or ids.max() >= r.vocab_size or different < len(ids):
-        raise InputError(
+        raise BrokenError(
             f"{folder}: d2t leads to {different} tokens from {int(ids.min())} to {int(ids.max())}, expected {len(ids)} different "
-            f"ones of {r.vocab_size}: it should hold offsets (target id minus draft id)"
+            f"ones of {r.vocab_size}: it should hold offsets (target id minus draft id)",
+            "map",
         )
     if "t2d" in names and not torch.equal(files[names["t2d"]].bool().nonzero()[:, 0], ids):
-        raise InputError(
-            f"{folder}: d2t and t2d disagree on which {len(ids)} tokens the drafter knows: d2t should hold offsets, ascending"
+        raise BrokenError(
+            f"{folder}: d2t and t2d disagree on which {len(ids)} tokens the drafter knows: d2t should hold offsets, ascending",
+            "map",
         )
     return ids

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from .errors import InputError
+from .errors import BrokenError, InputError
 from .names import expected
 from .recipe import Recipe
 from .tensors import TensorFiles
@@ -14,17 +14,17 @@ FLAG_OF = {"input_norm": "norm_before_fc", "fc_norm": "fc_norm"}  # first part o
 
 
 def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]]) -> None:
-    """Raises InputError naming the first tensor that is missing, has a shape the others contradict, or would be skipped."""
+    """Raises BrokenError naming the first tensor that is missing, has a shape the others contradict, or would be skipped."""
     for name, meaning in expected(recipe.n_layers, recipe.n_streams).items():
         flag = FLAG_OF.get(name.split(".")[0])
         wanted_by_flag = flag is not None and getattr(recipe, flag)
         if name not in shapes:
             if meaning.required or wanted_by_flag:
                 why = f" ({flag} is true)" if wanted_by_flag else ""
-                raise InputError(f"{folder}: tensor {name} is missing{why}: {meaning.means}; copy or convert the checkpoint anew")
+                raise BrokenError(f"{folder}: tensor {name} is missing{why}: {meaning.means}; convert the checkpoint anew")
             continue
         if flag is not None and not wanted_by_flag:
-            raise InputError(
+            raise BrokenError(
                 f"{folder}: tensor {name} is there, but {flag} is not true in config.json: a forward that skips a trained norm "
                 f"is another model; set {flag} to true, or find out why it is not"
             )
@@ -35,7 +35,7 @@ def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]
             if name.startswith("layers.0."):
                 why = " as the first layer reads embedding and state side by side:" if "W" in letters else ""
                 letters = letters.replace("W", "2H")
-            raise InputError(
+            raise BrokenError(
                 f"{folder}: tensor {name} is {list(found)}, expected {list(wanted)} ({letters.replace('W', 'H')}){why or ':'} "
                 "the file is of another model, or was converted wrongly"
             )

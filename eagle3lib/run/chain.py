@@ -67,19 +67,18 @@ def scored_rows(loss_mask: Bool[Tensor, " T"], step: int) -> Int[Tensor, " rows"
 
 
 @torch.inference_mode()
-def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = True) -> Hits:
+def chain_hits(
+    drafter: Drafter, capture: Capture, steps: int, complete: bool = True, fused: Float[Tensor, "R H"] | None = None
+) -> Hits:
     """Draft `steps` tokens at every row of the sample together; step k of all rows is one batched forward.
 
-    With `complete` false a row that missed is not drafted further: enough for accept lengths, and cheaper.
+    With `complete` false a row that missed is not drafted further: enough for accept lengths, and cheaper. `fused`: what
+    `fc` makes of the capture's streams, where that is known already.
     """
     check_steps(steps)
-    g, ids, mask = capture.joined(drafter.recipe), capture.token_ids, capture.loss_mask
+    ids, mask = capture.token_ids, capture.loss_mask
     T = len(ids)
-    broken = (~torch.isfinite(g)).any(1).nonzero()[:, 0]
-    if len(broken):
-        raise InputError(
-            f"{capture.name}: NaN or infinite states in {len(broken)} rows, first row {int(broken[0])}: record it again"
-        )
+    fused = fused_rows(drafter, capture) if fused is None else fused
     scored, written, known = (torch.zeros(steps, T, dtype=torch.bool) for _ in range(3))
     guess = torch.full((steps, T), -1)
     truth = torch.full((steps, T), -2)  # x_{t+2+k}
@@ -92,8 +91,9 @@ def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = 
     rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
         return Hits(capture.name, guess, guess == truth, scored, written, known, complete)
-    g, ids = g.to(drafter.device, drafter.dtype), ids.to(drafter.device)
-    out = drafter.forward(drafter.fuse(g[rows]), ids[rows + 1], rows.to(drafter.device), Memory())
+    ids = ids.to(drafter.device)
+    fed = torch.arange(T, device=drafter.device) + drafter.wiring.token  # [T] the token that row t embeds
+    out = drafter.forward(fused[rows], ids[fed[rows].clamp(max=T - 1)], rows.to(drafter.device), Memory())
     for step in range(steps):
         right = guess[step - 1, rows] == truth[step - 1, rows]
         keep = scored[step, rows] & (right | complete if step else True)  # [rows] the rows that go on
@@ -101,9 +101,20 @@ def chain_hits(drafter: Drafter, capture: Capture, steps: int, complete: bool = 
         if len(rows) == 0:
             break
         if step:
-            out = drafter.forward(out.feed, ids[rows + 1 + step], rows.to(drafter.device), out.memory, step)
+            out = drafter.forward(out.feed, ids[(fed[rows] + step).clamp(max=T - 1)], rows.to(drafter.device), out.memory, step)
         guess[step, rows] = drafter.predict(out.normed).cpu()
     return Hits(capture.name, guess, guess == truth, scored, written, known, complete)
+
+
+def fused_rows(drafter: Drafter, capture: Capture) -> Float[Tensor, "R H"]:
+    """What `fc` makes of the streams. Raises InputError for a state that is no number."""
+    g = capture.joined(drafter.recipe)
+    broken = (~torch.isfinite(g)).any(1).nonzero()[:, 0]
+    if len(broken):
+        raise InputError(
+            f"{capture.name}: NaN or infinite states in {len(broken)} rows, first row {int(broken[0])}: record it again"
+        )
+    return drafter.fuse(g.to(drafter.device, drafter.dtype))
 
 
 def hits(drafter: Drafter, captures: Iterable[Capture], steps: int, complete: bool = True) -> list[Hits]:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from ..read.checkpoint import Checkpoint
-from ..read.errors import InputError
+from ..read.errors import BrokenError, InputError
 from ..read.recipe import Recipe
 from .device import CPU_BLOCK, block_size, dtype_of
 
@@ -50,6 +50,16 @@ class Step:
     def rows(self, keep: Tensor | slice) -> "Step":
         """The same for some rows only; the context they attend to stays whole."""
         return Step(self.normed[keep], self.feed[keep], self.memory.rows(keep))
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What stands around the layers, as EAGLE-3 has it. Other values are for hypotheses: what some trainer or engine did."""
+
+    token: int = 1  # row t embeds x_{t + token}
+    later: int = 0  # added to the position of every step after the first
+    stale: bool = False  # a step feeds on what the first one was fed, not on its result
+    double: bool = False  # the state goes through input_layernorm before hidden_norm (Model-Optimizer since 2025-12-18)
 
 
 def rms_norm(x: Float[Tensor, "*rows C"], weight: Float[Tensor, " C"], eps: float) -> Float[Tensor, "*rows C"]:
@@ -116,12 +126,13 @@ class Drafter:
         self.embedding = ckpt.embedding
         self.target_ids = ckpt.target_ids.to(self.device)  # [Vd] the target's id of each draft id
         self.inv_freq = torch.tensor(self.recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
+        self.wiring = Wiring()
 
     def _check_weights(self) -> None:
-        """Raises InputError for a weight that is no number."""
+        """Raises BrokenError for a weight that is no number."""
         for name, weight in {**self.weights, "lm_head.weight": self.head}.items():
             if not torch.isfinite(weight).all():
-                raise InputError(f"checkpoint: tensor {name} holds NaN or infinite values: it was saved broken")
+                raise BrokenError(f"checkpoint: tensor {name} holds NaN or infinite values: it was saved broken")
 
     def _check_recipe(self) -> None:
         """Raises InputError for a norm that the recipe wants and the checkpoint lacks."""
@@ -135,6 +146,14 @@ class Drafter:
         other.recipe = recipe
         other._check_recipe()
         other.inv_freq = torch.tensor(recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
+        return other
+
+    def but(self, **parts) -> "Drafter":
+        """The same drafter with other `weights`, `head`, `embedding`, `target_ids` or `wiring`; nothing else is copied."""
+        other = copy.copy(self)
+        for name, part in parts.items():
+            assert hasattr(self, name), name
+            setattr(other, name, part)
         return other
 
     def fuse(self, g: Float[Tensor, "T joined"], trace: dict | None = None) -> Float[Tensor, "T H"]:
@@ -165,10 +184,10 @@ class Drafter:
         """
         T, H = hidden.shape
         embedded = _note(trace, "embedding", self.embed(ids))  # [T, H]
-        position = (rows + step)[:, None] * self.inv_freq  # [T, half] angles
+        position = (rows + step + (self.wiring.later if step else 0))[:, None] * self.inv_freq  # [T, half] angles
         gain = self.recipe.rope.gain
         turn = ((position.cos() * gain).to(self.dtype), (position.sin() * gain).to(self.dtype))  # [T, half] each
-        context, own = [], []
+        fed, context, own = hidden, [], []
         for i in range(self.recipe.n_layers):
             past = memory.context[i] if memory.context else None
             mine = [of_step[i] for of_step in memory.own]
@@ -176,7 +195,7 @@ class Drafter:
             context.append(past)
             own.append(mine)
         normed = self._norm("norm.weight", hidden, trace)  # [T, H]
-        feed = normed if self.recipe.norm_output else hidden
+        feed = fed if self.wiring.stale else normed if self.recipe.norm_output else hidden
         memory = Memory(tuple(context), tuple(zip(*own, strict=True)))
         return Step(normed, _note(trace, "feed", feed), memory)
 
@@ -186,7 +205,8 @@ class Drafter:
         name = f"layers.{i}."
         if i == 0:
             left = self._norm(name + "input_layernorm.weight", embedded, trace)
-            right = self._norm(name + "hidden_norm.weight", hidden, trace)
+            inner = self._norm(name + "input_layernorm.weight", hidden, None) if self.wiring.double else hidden
+            right = self._norm(name + "hidden_norm.weight", inner, trace)
             x = _note(trace, name + "fused", torch.cat([left, right], dim=-1))  # [T, 2H]
             residual = right if self.recipe.norm_before_residual else hidden
         else:

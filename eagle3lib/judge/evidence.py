@@ -1,0 +1,232 @@
+"""Everything that a verdict weighs, measured from whatever was given; no opinions here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+from scipy.stats import wilcoxon
+
+from ..measure.acceptance import Acceptance
+from ..measure.accuracy import Accuracy
+from ..measure.speed import Setting
+from ..measure.trainers import trainer_figures, with_best_in_vocabulary
+from ..read.capture import Capture
+from ..read.checkpoint import Checkpoint
+from ..read.errors import InputError
+from ..read.flags import Flags, read_flags
+from ..read.served import Served
+from ..run.chain import Hits, hits
+from ..run.drafter import Drafter
+from .checks import check_captures
+from .finding import Finding, Findings
+from .flags import check_flags
+from .hypotheses import Hypothesis, single_changes, streams_are
+from .probe import Probe, probe
+from .serving import Match, compare_states, match
+
+SAMPLES = 96  # of each set of captures: more narrow the intervals and change no verdict
+STEPS = 3  # draft steps where nothing says how many were served
+FEWEST = 4  # draft steps that the shape of the curve needs
+ALPHA = 0.01
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measured setting of a server: draft steps, tokens a second, accept length (nan where not told)."""
+
+    steps: int
+    tokens_per_second: float
+    accept_length: float = float("nan")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What was given, and what was measured from it. None: not given, or not to be had from what was."""
+
+    steps: int  # K that everything is told at
+    ckpt: Checkpoint | None = None
+    flags: Flags | None = None
+    flag_findings: Findings = field(default_factory=lambda: Findings([]))
+    measured: tuple[Measured, ...] = ()
+    baseline: float | None = None  # tokens a second without drafter
+    run: Served | None = None  # what the server counted, at K
+    samples: int = 0
+    place: str = "training capture"  # what `checks` and `probe` were made from
+    checks: Findings = field(default_factory=lambda: Findings([]))
+    probe: Probe | None = None
+    now: list[Hits] | None = None  # as configured, on the captures
+    mended: list[Hits] | None = None  # with all that the probe found; `now` where it found nothing
+    served_checks: Findings = field(default_factory=lambda: Findings([]))
+    states: Finding | None = None  # serving captures beside training's
+    served: list[Hits] | None = None  # the drafter on what it is served
+    reference: list[Hits] | None = None  # `mended` on the same tokens as `served`
+    match: Match | None = None
+    claimed: float | None = None
+    claimed_by: tuple[str, str] | None = None
+    figures: pd.DataFrame | None = None  # what each trainer would print here
+    problems: tuple[str, ...] = ()  # inputs that could not be used, and why
+
+
+def gather(
+    ckpt: Checkpoint | None,
+    captures: Sequence[Capture] | None,
+    served: Sequence[Capture] | None,
+    logs: Sequence[Served],
+    flags: Flags | str | None,
+    measured: Sequence[Measured],
+    baseline: float | None,
+    claimed: float | None,
+    claimed_by: Sequence[str] | None,
+    steps: int | None,
+    device: str,
+    dtype: str,
+) -> Evidence:
+    """Measure all that can be measured. A minute on the demo; progress is shown."""
+    flags = read_flags(flags) if isinstance(flags, str) else flags
+    K = steps or _steps(flags, logs, measured)
+    run = next((run for run in logs if run.steps in (K, None)), logs[0] if logs else None)
+    found = Evidence(
+        steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline, run=run, claimed=claimed,
+        claimed_by=tuple(claimed_by) if claimed_by else None,
+        flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
+    )  # fmt: skip
+    if ckpt is None or not (captures or served):
+        return found
+    place = "training capture" if captures else "serving capture"
+    if not captures:
+        captures, served = served, None
+    some = [captures[i] for i in range(min(SAMPLES, len(captures)))]
+    found = replace(found, place=place, samples=len(some), checks=check_captures(ckpt, some))
+    if unusable(found.checks):
+        return found
+    found = _drafted(found, some, device, dtype)
+    if served and found.now is not None:
+        found = _served(found, some, [served[i] for i in range(min(SAMPLES, len(served)))], device, dtype)
+    if run is not None and found.now is not None:
+        found = _counted(found, some, device, dtype)
+    return found
+
+
+def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
+    told = [flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)]
+    return next((K for K in told if K), STEPS)
+
+
+def unusable(checks: Findings) -> bool:
+    """Whether a drafter cannot be run on these captures at all."""
+    return any(check.name == "broken numbers" and check.level == "fault" for check in checks)
+
+
+def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
+    """The probe, and the drafter as configured and as mended."""
+    try:
+        probed = probe(found.ckpt, some, device=device, dtype=dtype)
+        drafter = Drafter(found.ckpt, found.ckpt.recipe.replace(streams=probed.playable), device, dtype)
+    except InputError as error:
+        if len(some) > 1:
+            raise
+        return replace(found, problems=(str(error),))
+    depth = max(found.steps, FEWEST)
+    now = hits(drafter, some, depth)
+    mended = _on_top(drafter, some, depth, probed.found) if probed.found else now
+    figures = None
+    if found.claimed is not None and not any(check.name == "text" for check in found.checks):
+        replaced = with_best_in_vocabulary(mended, some, found.ckpt)
+        figures = trainer_figures(Accuracy.of(mended), Accuracy.of(replaced) if replaced else None)
+    return replace(found, probe=probed, now=now, mended=mended, figures=figures)
+
+
+def _on_top(drafter: Drafter, some: list[Capture], depth: int, ways: Sequence[Hypothesis]) -> list[Hits]:
+    """Hits under several hypotheses at once."""
+    drafted = []
+    for capture in some:
+        pair = drafter, capture
+        for way in ways:
+            pair = way.apply(*pair)
+        drafted += hits(pair[0], [pair[1]], depth)
+    return drafted
+
+
+def _served(found: Evidence, some: list[Capture], at_server: list[Capture], device: str, dtype: str) -> Evidence:
+    """The drafter on the rows that the server hands it, beside the same tokens in training's captures."""
+    recipe, trained = found.ckpt.recipe, found.probe.streams if found.probe.found else found.probe.playable
+    checks = check_captures(found.ckpt, at_server)
+    found = replace(found, served_checks=checks, states=compare_states(at_server, some, trained))
+    if unusable(checks):
+        return found
+    slots = tuple(at_server[0].streams)
+    handed = slots if len(slots) == recipe.n_streams else recipe.streams
+    by_position = [one.replace(streams={f"slot{i}": one.stream(n) for i, n in enumerate(handed)}, known={}) for one in at_server]
+    drafter = Drafter(found.ckpt, recipe.replace(streams=None), device, dtype)
+    others = tuple(
+        way for way in found.probe.found if way.kind in ("norm", "rope", "weights", "map", "head", "embedding", "recurrence")
+    )
+    served = _on_top(drafter, by_position, max(found.steps, FEWEST), others)
+    names = {one.name: one for one in found.mended}
+    same = [one.name for one in served if one.name in names and one.hit.shape == names[one.name].hit.shape]
+    reference = [names[name] for name in same] if len(same) >= 2 else None
+    return replace(found, served=[one for one in served if not reference or one.name in same], reference=reference)
+
+
+def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
+    """Whose counts the server prints. Ways to run the drafter: the streams that engines take, each single change."""
+    recipe = found.ckpt.recipe.replace(streams=found.probe.playable)
+    drafter = Drafter(found.ckpt, recipe, device, dtype)
+    labels = list(some[0].streams)
+    tried = [tuple(name) for name in _choices(found.probe)]
+    ways = [streams_are(streams) for streams in tried if streams != recipe.streams]
+    ways += single_changes(drafter, found.ckpt, labels)
+    expected = Acceptance.of(found.served or found.now)
+    K = found.run.steps or found.steps
+    if len(found.now[0].hit) < K:
+        return found
+    return replace(found, match=match(found.run, K, expected, drafter, some, ways))
+
+
+def _choices(probed: Probe) -> list[tuple]:
+    """The choices of streams that were tried, best first, as labels."""
+    named = {f"r_{n}": n for n in (*probed.streams, *(probed.configured or ())) if isinstance(n, int)}
+    found = []
+    for name in probed.table.index:
+        labels = name.removeprefix("streams ").split(", ")
+        found.append(tuple(int(label[2:]) if label.startswith("r_") else named.get(label, label) for label in labels))
+    return found[:24]
+
+
+def shape(found: Sequence[Hits]) -> tuple[str, list[float]]:
+    """The curve of marginal accuracies in a word, and the curve: "nothing", "rises", "cliff" or "flat".
+
+    Rises: step 3 above step 1; cliff: step 2 below a third of step 1; both by more than noise (signed-rank test over
+    samples). With true tokens fed a drafter that was handed wrong states recovers with the step, a weak one does not.
+    """
+    counted = Accuracy.of(found)
+    curve = [counted.marginal(step) for step in range(1, counted.rows.shape[1] + 1)]
+    if counted.interval(1)[1] < 0.03 and max(curve[:FEWEST]) < 0.05:
+        return "nothing", curve
+    enough = (counted.rows[:, :3] > 0).all(1)
+    shares = counted.right[enough, :3] / counted.rows[enough, :3]
+    if len(shares) < 2:
+        return "flat", curve
+    if shares[:, 2].mean() > 1.25 * shares[:, 0].mean() and _told(shares[:, 2], shares[:, 0]):
+        return "rises", curve
+    if shares[:, 1].mean() < shares[:, 0].mean() / 3 and _told(shares[:, 0], shares[:, 1]):
+        return "cliff", curve
+    return "flat", curve
+
+
+def _told(a: np.ndarray, b: np.ndarray) -> bool:
+    return bool((a != b).any()) and bool(wilcoxon(a, b).pvalue < ALPHA)
+
+
+def lower(b: Sequence[Hits], a: Sequence[Hits], steps: int) -> tuple[bool, float]:
+    """Whether accept length is lower in `b` than in `a` on the same tokens, by more than noise and 2 %; rounds b / a."""
+    mine, theirs = (Acceptance.of(x).counts(steps).sum(1).astype(float) for x in (b, a))
+    more = float(mine.sum() / theirs.sum())
+    return more > 1.02 and _told(mine, theirs), more
+
+
+def settings(found: Evidence) -> list[Setting]:
+    """The measured settings that can be: accept length told, from 1 to K + 1."""
+    good = (one for one in found.measured if one.steps and 1 <= one.accept_length <= one.steps + 1)
+    return [Setting(one.steps, one.tokens_per_second, one.accept_length) for one in good]

@@ -1,0 +1,121 @@
+"""Hypotheses scored on the same rows of the same samples: a race that drops the hopeless, tests by ranks, and power.
+
+Samples are what is independent, so everything is paired over samples: each one's own share of right guesses.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Int
+from scipy.stats import norm, wilcoxon
+
+from ..measure.intervals import ratio_interval
+
+ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
+POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
+SCREEN = 8  # samples after which the hopeless are dropped
+HOPELESS = 5.0  # standard errors of the paired difference that make one of them hopeless
+FEW, MANY = 6, 10_000  # from fewer samples no number of prompts is extrapolated; more than so many are not a plan
+
+
+@dataclass(frozen=True)
+class Score:
+    """Right guesses and rows for each of S samples; a dropped hypothesis has only the first ones."""
+
+    right: Int[np.ndarray, " S"]
+    rows: Int[np.ndarray, " S"]
+
+    @property
+    def value(self) -> float:
+        total = self.rows.sum()
+        return float(self.right.sum() / total) if total else float("nan")
+
+    def interval(self) -> tuple[float, float]:
+        """95 %, by bootstrap over samples."""
+        return ratio_interval(self.right.astype(float), self.rows.astype(float))
+
+    def by_sample(self) -> np.ndarray:
+        """Each sample's own share, [S]."""
+        return self.right / self.rows.clip(min=1)
+
+
+Shares = dict[str, np.ndarray]  # name -> each sample's share of right guesses so far
+
+
+def race(
+    names: Sequence[str],
+    samples: int,
+    run: Callable[[int, Sequence[str]], dict[str, tuple[int, int]]],
+    hopeless: Callable[[str, Shares], bool],
+) -> dict[str, Score]:
+    """Score of each name. `run(i, names)` gives right and rows of sample i under each name.
+
+    After 8 samples those that are `hopeless` are not run further.
+    """
+    counts: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    alive = list(names)
+    for i in range(samples):
+        if i == SCREEN and samples > SCREEN:
+            shares = {name: np.array([right / max(rows, 1) for right, rows in counts[name]]) for name in alive}
+            alive = [name for name in alive if not hopeless(name, shares)]
+        for name, count in run(i, alive).items():
+            counts[name].append(count)
+    return {name: Score(*np.array(found, dtype=np.int64).T) for name, found in counts.items()}
+
+
+def below(apart: np.ndarray, margin: float = 0.0) -> bool:
+    """Whether the mean of paired differences lies 5 of its standard errors below `margin`."""
+    return bool(apart.mean() + HOPELESS * apart.std(ddof=1) / math.sqrt(len(apart)) < margin)
+
+
+def p_value(a: Score, b: Score | None, tried: int) -> float:
+    """Wilcoxon's signed-rank test over samples, times `tried` (Bonferroni), at most 1. nan against itself or nothing.
+
+    By ranks, so that few samples cannot accuse: the smallest p of S samples is 2 / 2^S. One that was dropped from the race
+    has p 0 against the leaders: it was told from them by another rule.
+    """
+    if b is None or a is b:
+        return float("nan")
+    if len(a.rows) != len(b.rows):
+        return 0.0
+    shares = [x.by_sample() for x in (a, b)]
+    return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
+
+
+def rank(scores: dict[str, Score], configured: str) -> pd.DataFrame:
+    """Best first. `p configured` and `p best`: corrected p-values of the difference to the configured choice and to the best;
+    nan for itself, and where the configured one was not run. `samples`: fewer for those dropped from the race.
+    """
+    ranked = sorted(scores, key=lambda name: (-len(scores[name].rows), -scores[name].value))
+    rows = []
+    for name in ranked:
+        low, high = scores[name].interval()
+        against = {"p configured": scores.get(configured), "p best": scores[ranked[0]]}
+        p = {column: p_value(scores[name], other, len(scores)) for column, other in against.items()}
+        rows.append({"hypothesis": name, "accuracy": scores[name].value, "low": low, "high": high, **p,
+                     "samples": len(scores[name].rows)})  # fmt: skip
+    return pd.DataFrame(rows).set_index("hypothesis")
+
+
+def fewest(tried: int) -> int:
+    """The fewest samples with which `tried` choices can be told apart at all: 13 for 24 of them, 20 for 2,730."""
+    return math.ceil(math.log2(2 * tried / ALPHA))
+
+
+def prompts_needed(a: Score | None, b: Score | None, tried: int) -> int | None:
+    """How many prompts like these would tell two choices apart, four times of five, at ALPHA corrected for `tried`.
+
+    From the mean and the spread of the differences by sample (normal approximation), and no fewer than the test by ranks can
+    ever accuse with (2 / 2^S). None from fewer than 6 samples, where the two do not differ, or above 10,000.
+    """
+    if a is None or b is None or not FEW <= len(a.rows) == len(b.rows):
+        return None
+    apart = a.by_sample() - b.by_sample()
+    if apart.mean() == 0:
+        return None
+    z = norm.isf(ALPHA / tried / 2) + norm.isf(1 - POWER)
+    needed = math.ceil((z * apart.std(ddof=1) / apart.mean()) ** 2)
+    return max(fewest(tried), needed) if needed <= MANY else None

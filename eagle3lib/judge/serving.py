@@ -1,0 +1,151 @@
+"""The serving side: are the states at the server those of training, and are the server's counts those of the drafter?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.stats import wilcoxon
+from tqdm import tqdm
+
+from ..measure.acceptance import Acceptance, count
+from ..measure.alike import Likeness, alike
+from ..read.capture import Capture, Label
+from ..read.served import Served
+from ..run.chain import chain_hits
+from ..run.drafter import Drafter
+from .finding import Finding
+from .hypotheses import Hypothesis, config_line, name_of
+
+NEAR = 0.05  # a slot this near to a recorded stream is it, in half precision or eight bits
+SCALED = 0.1  # a scale this far from 1 is another one
+CLOSE = 0.02  # rounds predicted and counted may differ by so much: ties, and drafts counted past the end of a request
+ALPHA = 0.01
+SCREEN = 8  # samples on which ways to run the drafter are sorted out first
+
+
+def compare_states(served: Sequence[Capture], reference: Sequence[Capture], trained: Sequence[Label]) -> Finding | None:
+    """What stands in the server's slots, by the reference's streams of the same tokens. None without tokens in common."""
+    found = alike(served, reference)[: len(trained)]
+    if not found:
+        return None
+    evidence = {f"{one.slot}: distance to {_said(one)}": one.distance for one in found}
+    far = [one for one in found if not one.distance < max(NEAR, one.second / 4)]
+    if far:
+        what = f"slot {far[0].slot} at the server is none of the streams recorded in training (distance {far[0].distance:.2f})"
+        return Finding("fault", "serving capture", what, evidence, name="unknown", settle="more streams recorded in training")
+    here = tuple(one.stream for one in found)
+    odd = next((one for one in found if one.form != "as it is"), None)
+    late = next((one for one in found if one.lag), None)
+    scaled = next((one for one in found if abs(one.scale - 1) > SCALED), None)
+    if here != tuple(trained):
+        what = f"the server hands over {name_of(here)}, where the drafter takes {name_of(tuple(trained))}"
+        return Finding("fault", "serving capture", what, evidence, change=config_line(trained), name="streams")
+    if odd:
+        name = "normed states" if odd.form == "one size" else "residual"
+        change = "capture before any norm" if odd.form == "one size" else "capture hidden_states + residual"
+        what = f"{_said(odd)} stands at the server in slot {odd.slot}"
+        return Finding("fault", "serving capture", what, evidence, change=change, name=name)
+    if late:
+        what = (
+            f"the server's rows are {abs(late.lag)} {'late' if late.lag < 0 else 'early'}: row t is training's row t{late.lag:+d}"
+        )
+        return Finding("fault", "serving capture", what, evidence, change="hand over row t with token t", name="rows")
+    if scaled:
+        what = f"the server's states are {scaled.scale:.3g} times as large as in training, slot {scaled.slot}"
+        change = "find what scales or sums them: a reduction over ranks done twice, or not done"
+        return Finding("fault", "serving capture", what, evidence, change=change, name="scale")
+    what = f"the server's states are those of training (largest distance {max(one.distance for one in found):.1g})"
+    return Finding("ok", "serving capture", what, evidence)
+
+
+def _said(one: Likeness) -> str:
+    stream = f"r_{one.stream}" if isinstance(one.stream, int) else str(one.stream)
+    form = {"as it is": "", "one size": ", each row scaled,", "without residual": " without its residual"}[one.form]
+    return f"{stream}{form}" + (f" at lag {one.lag:+d}" if one.lag else "")
+
+
+@dataclass(frozen=True)
+class Match:
+    """The server's counts beside the predicted ones."""
+
+    same_text: bool  # whether both are of the same tokens
+    how: str  # how that is known
+    differs: bool  # from the drafter as configured
+    predicted: float  # accept length, as configured
+    table: pd.DataFrame  # way to run: kind, accept length, apart (share of rounds); nearest first
+    fits: tuple[Hypothesis, ...]  # ways whose counts are the server's
+
+
+def match(
+    run: Served, steps: int, expected: Acceptance, drafter: Drafter, captures: Sequence[Capture], ways: Sequence[Hypothesis]
+) -> Match:
+    """Whose counts does the server print: the drafter's as configured, or those of one run in another way?
+
+    Same text: requests of the captures' names and sizes, or as many tokens in all (rounds + accepted). Only then are other
+    ways tried: 8 samples for all, then all for those that may fit.
+    """
+    mine = expected.requests(steps)
+    same, how = _same_text(run, mine)
+    if not same:
+        return Match(False, how, False, expected.tau(steps), pd.DataFrame(), ())
+    names = [name for name in mine.index if run.requests is None or name in run.requests]
+    theirs = _rounds(run, names)
+    apart = _apart(mine.rounds.loc[names].to_numpy(), theirs, run.rounds)
+    differs = apart > CLOSE
+    if differs and theirs is not None and len(names) > SCREEN and (mine.rounds.loc[names] != theirs).any():
+        differs = bool(wilcoxon(mine.rounds.loc[names], theirs).pvalue < ALPHA)
+    rows, fits = {}, []
+    if differs:
+        # a name may stand twice in a recording: only the first of that name is compared
+        first = {capture.name: capture for capture in reversed(captures)}
+        some = [first[name] for name in names if name in first]
+        for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
+            tried = some[:SCREEN] if theirs is not None else some
+            rounds, tau = _walked(way, drafter, tried, steps)
+            apart = _apart(rounds, None if theirs is None else theirs[: len(tried)], run.rounds)
+            if apart < 5 * CLOSE and len(tried) < len(some):
+                rounds, tau = _walked(way, drafter, some, steps)
+                apart = _apart(rounds, theirs, run.rounds)
+            rows[way.name] = {"kind": way.kind, "accept length": tau, "apart": apart}
+            if apart <= CLOSE:
+                fits.append((apart, way))
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
+    fits = tuple(way for _, way in sorted(fits, key=lambda one: one[0]))
+    return Match(True, how, differs, expected.tau(steps), table, fits)
+
+
+def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
+    tokens = int((mine.rounds + mine.accepted).sum())
+    if run.requests is not None:
+        common = [name for name in mine.index if name in run.requests]
+        sizes = [int(run.requests[n].sum() + run.requests[n] @ np.arange(len(run.requests[n]))) for n in common]
+        apart = [abs(size - mine.rounds[n] - mine.accepted[n]) for size, n in zip(sizes, common, strict=True)]
+        good = len(common) >= 2 and max(apart) <= run.steps
+        return good, f"{len(common)} of its requests are recorded, {'of' if good else 'but not of'} the same length"
+    if run.rounds is None:
+        return False, "its log prints no counts, so nothing says that its text is the recorded one"
+    total = run.rounds + run.accepted
+    good = abs(total - tokens) <= max(run.steps or 1, 1) * len(mine)
+    return good, f"it wrote {total} tokens in its rounds, the recorded text has {tokens}"
+
+
+def _rounds(run: Served, names: Sequence[str]) -> np.ndarray | None:
+    return None if run.requests is None else np.array([run.requests[name].sum() for name in names])
+
+
+def _apart(mine: np.ndarray, theirs: np.ndarray | None, total: int) -> float:
+    """Rounds that differ, as a share: summed over requests where they are known, else of the totals."""
+    if theirs is None:
+        return abs(float(mine.sum()) / total - 1)
+    return float(np.abs(mine - theirs).sum() / theirs.sum())
+
+
+def _walked(way: Hypothesis, drafter: Drafter, captures: Sequence[Capture], steps: int) -> tuple[np.ndarray, float]:
+    """Rounds of each sample, and accept length, of the drafter run in another way."""
+    rounds, accepted = [], 0
+    for capture in captures:
+        counts = count(chain_hits(*way.apply(drafter, capture), steps, complete=False), steps).walks[steps][capture.name]
+        rounds.append(counts.sum())
+        accepted += counts @ np.arange(steps + 1)
+    return np.array(rounds), float(1 + accepted / sum(rounds))

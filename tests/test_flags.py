@@ -1,0 +1,168 @@
+"""Launch lines: what is drafted for what was asked, and a line that fires and one that does not for every rule."""
+
+import random
+
+import pytest
+import tiny
+
+import eagle3lib as e3
+from eagle3lib.judge.flags import RULES, check_flags, launch_line
+from eagle3lib.judge.heads import LONGEST
+from eagle3lib.read.errors import InputError
+from eagle3lib.read.flags import SPELLINGS, read_flags
+
+BASE = "python -m sglang.launch_server --model-path T --speculative-draft-model-path D --speculative-algorithm EAGLE3"
+CHAIN = f"{BASE} --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4"
+TREE = f"{BASE} --speculative-num-steps 5 --speculative-eagle-topk 4 --speculative-num-draft-tokens 8"
+
+
+def vllm(**config) -> str:
+    fields = {"method": '"eagle3"', "model": '"D"', "num_speculative_tokens": "3", **config}
+    inner = ", ".join(f'"{key}": {value}' for key, value in fields.items() if value)
+    return f"vllm serve T --speculative-config '{{{inner}}}'"
+
+
+@pytest.mark.parametrize(
+    "line, engine, algorithm, steps, topk, verified, tree",
+    [
+        (CHAIN, "SGLang", "EAGLE3", 3, 1, 4, False),
+        (CHAIN.replace("tokens 4", "tokens=16"), "SGLang", "EAGLE3", 3, 1, 4, False),
+        (CHAIN.replace("-num-draft-tokens", "-num-draft").replace("-algorithm", "-algo"), "SGLang", "EAGLE3", 3, 1, 4, False),
+        (CHAIN.replace(" --spec", " \\\n  --spec"), "SGLang", "EAGLE3", 3, 1, 4, False),
+        (CHAIN.replace(" --spec", "\n- --spec"), "SGLang", "EAGLE3", 3, 1, 4, False),
+        (CHAIN + " --speculative-num-steps 5", "SGLang", "EAGLE3", 5, 1, 6, False),
+        (TREE, "SGLang", "EAGLE3", 5, 4, 8, True),
+        (BASE, "SGLang", "EAGLE3", None, None, None, False),
+        (vllm(), "vLLM", "eagle3", 3, 1, 4, False),
+        ("vllm serve T -sc.method eagle3 --speculative_config.num_speculative_tokens=5", "vLLM", "eagle3", 5, 1, 6, False),
+        ("vllm serve T --spec-method eagle3 --spec-model D --spec-tokens 2", "vLLM", "eagle3", 2, 1, 3, False),
+        ('LLM(model="T", speculative_config={"method": "eagle3", "model": "D", "num_speculative_tokens": 4})', "vLLM", "eagle3",
+         4, 1, 5, False),
+        ("speculative_config:\n  decoding_type: Eagle\n  max_draft_len: 3", "TensorRT-LLM", "Eagle", 3, 1, 4, False),
+        ("speculative_config: {decoding_type: Eagle3, max_draft_len: 4, use_dynamic_tree: true, max_total_draft_tokens: 12}",
+         "TensorRT-LLM", "Eagle3", 4, None, 13, True),
+    ],
+)  # fmt: skip
+def test_read(line, engine, algorithm, steps, topk, verified, tree):
+    f = read_flags(line)
+    assert (f.engine, f.algorithm, f.steps, f.topk, f.verified, f.tree) == (engine, algorithm, steps, topk, verified, tree)
+
+
+def test_the_published_case_drafts_one_token():
+    f = read_flags(CHAIN.replace("steps 3", "steps 1").replace("tokens 4", "tokens 16"))
+    assert (f.steps, f.verified, f.asked["draft_tokens"]) == (1, 2, 16)
+    worst = check_flags(f)[0]
+    assert worst.level == "fault"
+    assert "asked for 16 draft tokens, but --speculative-num-steps 1 with top-k 1 drafts K = 1" in worst.what
+    assert worst.change == launch_line("SGLang", 3)
+
+
+def test_what_is_advised_is_sound():
+    for engine in ("SGLang", "vLLM", "TensorRT-LLM"):
+        f = read_flags(launch_line(engine, 3))
+        assert (f.engine, f.steps, f.verified) == (engine, 3, 4)
+        assert [x.level for x in check_flags(f)] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("vllm serve T --port 8000", "no speculative decoding"),
+        ("", "no speculative decoding"),
+        (CHAIN + " 'open", "No closing quotation"),
+        (BASE + " --speculative-num-steps", "has no value"),
+        (BASE + " --speculative-num-steps three", "no whole number"),
+        (BASE + " --speculative-num-steps -1", "no whole number"),
+        ("llama-server --speculative 3 --spec-type x", "no engine that this library knows"),
+        (CHAIN + " --speculative-config '{}'", "SGLang and vLLM"),
+        ('vllm serve T --speculative-config {"method": "eagle3"}', "no JSON object"),
+        (vllm(num_speculative_tokens="0"), "no whole number"),
+    ],
+)
+def test_bad_lines_are_one_sentence(line, said):
+    with pytest.raises(InputError, match=said) as error:
+        read_flags(line)
+    assert "\n" not in str(error.value)
+
+
+def test_lengths():
+    read = [
+        read_flags(vllm() + f" --max-model-len {x}").asked["context"] for x in ("4096", "131_072", "32k", "32K", "auto", "-1")
+    ]
+    assert read == [4096, 131072, 32000, 32768, None, None]
+
+
+# rule's words, a line on which it fires, one on which it does not, whether the drafter is given
+CASES = [
+    ("drafts K = 1: they are forced", CHAIN.replace("steps 3", "steps 1"), CHAIN, False),
+    ("drafts K = 3: they are forced", CHAIN.replace("tokens 4", "tokens 9"), CHAIN, False),
+    ("has only 69", TREE.replace("tokens 8", "tokens 70"), TREE.replace("tokens 8", "tokens 69"), False),
+    ("drafts a tree", TREE, CHAIN, False),
+    ("refuses to start", TREE + " --attention-backend trtllm_mha", CHAIN + " --attention-backend trtllm_mha", False),
+    ("pages of 16", TREE + " --page-size 16", TREE + " --page-size 16 --attention-backend fa3", False),
+    ("nothing is drafted", CHAIN.replace("--speculative-algorithm EAGLE3", ""), CHAIN, False),
+    ("all three or none, and stops", BASE + " --speculative-num-draft-tokens 4", BASE, False),
+    ("nobody can tell K", BASE, CHAIN, False),
+    ("read as 1 here", CHAIN.replace("--speculative-eagle-topk 1", ""), CHAIN, False),
+    ("accept length is 1.00", CHAIN.replace("EAGLE3", "eagle"), CHAIN, True),
+    ("accept length is 1.00", CHAIN.replace("EAGLE3", "EAGLE").replace(" D ", " x/eagle3-y "),
+     CHAIN.replace("EAGLE3", "EAGLE").replace(" D ", " x/eagle-3b "), False),
+    ("has no use for", CHAIN.replace("EAGLE3", "NGRAM"), CHAIN, True),
+    ("accept threshold below 1", CHAIN + " --speculative-accept-threshold-acc 0.9",
+     CHAIN + " --speculative-accept-threshold-acc 1.0", False),
+    ("SIMULATE_ACC_LEN is set", "SGLANG_SIMULATE_ACC_LEN=3 " + CHAIN, CHAIN, False),
+    ("is synthetic", vllm(rejection_sample_method='"synthetic"'), vllm(rejection_sample_method='"standard"'), False),
+    ("has no n_predict", vllm(num_speculative_tokens=""), vllm(), True),
+    ("K is the drafter's n_predict", vllm(num_speculative_tokens=""), vllm(), False),
+    ("no multiple", vllm(num_speculative_tokens="5"), vllm(num_speculative_tokens="4"), "n_predict"),
+    ("no method", vllm(method=""), vllm(), False),
+    ("method is eagle,", vllm(method='"eagle"'), vllm(), True),
+    ("within --speculative-config", vllm(tensor_parallel_size="2"), vllm(), False),
+    ("draft_tensor_parallel_size 2", vllm(draft_tensor_parallel_size="2") + " -tp 4",
+     vllm(draft_tensor_parallel_size="2") + " -tp 2", False),
+    ("parallel_drafting", vllm(parallel_drafting="true"), vllm(parallel_drafting="false"), False),
+    ("per_batch_size", vllm(num_speculative_tokens_per_batch_size="[[1, 4, 3]]"), vllm(), False),
+    ("probabilistic", vllm(draft_sample_method='"probabilistic"'), vllm(draft_sample_method='"greedy"'), False),
+    ("switched off for good", "decoding_type: Eagle3, max_draft_len: 3, acceptance_rate_threshold: 0.5",
+     "decoding_type: Eagle3, max_draft_len: 3", False),
+    ("no max_draft_len", "decoding_type: Eagle3", "decoding_type: Eagle3, max_draft_len: 3", False),
+    ("past it accept length falls", CHAIN + " --context-length 4096", CHAIN + " --context-length 2048", "positions"),
+    ("read past its table", vllm() + " --max-model-len 4096", vllm() + " --max-model-len 2048", "positions"),
+    ("longer than any published chain", vllm(num_speculative_tokens=str(LONGEST + 1)), vllm(num_speculative_tokens=str(LONGEST)),
+     False),
+    ("accept length is at most 4", CHAIN, BASE, False),
+]  # fmt: skip
+CONFIGS = {True: {}, "n_predict": {"n_predict": 2}, "positions": {"max_position_embeddings": 2048}}
+
+
+@pytest.mark.parametrize("said, fires, quiet, given", CASES)
+def test_rule(said, fires, quiet, given, tmp_path):
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", **CONFIGS[given])) if given else None
+    for line, expected in ((fires, 1), (quiet, 0)):
+        findings = [f for f in check_flags(read_flags(line), ckpt) if said in f.what]
+        assert len(findings) == expected, line
+        assert all(f.where == "flags" and f.evidence["source"] and (f.change or f.level == "ok") for f in findings)
+
+
+def test_every_rule_has_its_case():
+    assert len(CASES) == len(RULES) + 1  # one rule has two
+
+
+def test_any_text_is_read_or_refused_in_one_sentence(tiny_checkpoint):
+    pieces = [row[1] for row in SPELLINGS] + [
+        "EAGLE3", "eagle3", "3", "0", "-1", "=", ".method", ".num_speculative_tokens", " ", " ", " ", " ", "'", '"', "\\\n", "\\",
+        "{", "}", '{"method": 3}', "'{\"num_speculative_tokens\": 3, \"context\": {}}'", "[" * 3000, "9" * 5000,
+        "decoding_type: ",
+        "max_draft_len: ", "use_dynamic_tree: true ", "speculative_config", "SIMULATE_ACC_LEN=", "nan", "²", "\0", "\n", "_",
+    ]  # fmt: skip
+    draw, read = random.Random(0), 0
+    for _ in range(5000):
+        line = "--speculative-num-steps 2 " * draw.randint(0, 1) + "".join(draw.choices(pieces, k=draw.randint(1, 14)))
+        try:
+            flags = read_flags(line)
+        except InputError:
+            continue
+        check_flags(flags)
+        check_flags(flags, tiny_checkpoint)
+        read += 1
+    assert read > 100
