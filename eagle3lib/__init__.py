@@ -5,12 +5,17 @@ Data goes one way: read (files become objects) -> run (the forward, drafting, de
 """
 
 from .judge.checks import check_captures
+from .judge.evidence import Measured
 from .judge.finding import Finding, Findings
+from .judge.flags import check_flags
 from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
 from .judge.recording import streams_to_record, what_to_record
+from .judge.verdict import Verdict, verdict
 from .measure.acceptance import Acceptance, acceptance, by_position
 from .measure.accuracy import Accuracy, accuracy
+from .measure.alike import alike
+from .measure.compare import compare
 from .measure.inventory import inventory, recipe_table
 from .measure.lens import logit_lens
 from .measure.norms import channel_profile, embedding_distance, massive_channels, norm_summary, row_norms
@@ -20,6 +25,7 @@ from .read.capture import Capture
 from .read.captures import Captures, read_captures, write_captures
 from .read.checkpoint import Checkpoint, open_checkpoint
 from .read.errors import InputError
+from .read.flags import Flags, read_flags
 from .read.recipe import Recipe, Rope
 from .read.served import read_served
 from .read.target import Target, open_target
@@ -30,9 +36,10 @@ from .run.record import record
 
 __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
-    "Hits", "InputError", "Memory", "Probe", "Recipe", "Rope", "Target", "acceptance", "accuracy", "by_position",
-    "chain_hits", "check_captures", "channel_profile", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
-    "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_served",
-    "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures",
+    "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Target", "Verdict", "acceptance",
+    "accuracy", "alike", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags", "compare",
+    "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch",
+    "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_flags", "read_served", "recipe_table",
+    "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures", "verdict",
     "what_to_record", "write_captures",
 ]  # fmt: skip

@@ -16,7 +16,8 @@ from conftest import ROOT
 
 import eagle3lib as e3
 from eagle3lib.show import workbook
-from eagle3lib.show.cli import main, plain, with_changes
+from eagle3lib.show.cli import main, with_changes
+from eagle3lib.show.printed import plain
 
 
 @pytest.fixture(scope="module")

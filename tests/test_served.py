@@ -26,6 +26,7 @@ def test_vllm_lines_are_summed(tmp_path):
     (run,) = read_served(log)
     assert (run.steps, run.rounds, run.accepted) == (3, 130, 153)
     assert run.accept_length == pytest.approx(1 + 153 / 130)
+    assert run.positions == (98, 74, 59)  # the rates as printed, to three decimals, by rounds: 130 x 0.751, 0.567, 0.453
 
 
 def test_sglang_lines_are_weighted_by_running_requests(tmp_path):
@@ -37,6 +38,7 @@ def test_sglang_lines_are_weighted_by_running_requests(tmp_path):
     assert run.accept_length == pytest.approx((2.0 + 3 * 1.2) / 4)
     assert run.steps is None
     assert run.rounds is None
+    assert run.positions is None
 
 
 def test_own_result_file(tmp_path):
@@ -44,6 +46,15 @@ def test_own_result_file(tmp_path):
     file.write_text(json.dumps({"runs": [{"name": "x", "steps": 2, "requests": {"a": [3, 1, 0], "b": [0, 0, 2]}}]}))
     (run,) = read_served(file)
     assert (run.rounds, run.accepted, run.accept_length) == (6, 5, 1 + 5 / 6)
+    assert run.positions == (3, 2)
+
+
+def test_positions_are_weighted_by_the_rounds_of_their_line(tmp_path):
+    """100 rounds at 0.5 and 300 at 0.9: 320 first drafts, not 0.7 of all."""
+    lines = [VLLM.format(mean=1, accepted=0, drafted=100 * 3).replace("0.751", "0.500"),
+             VLLM.format(mean=1, accepted=0, drafted=300 * 3).replace("0.751", "0.900")]  # fmt: skip
+    (tmp_path / "log").write_text("\n".join(lines))
+    assert read_served(tmp_path / "log")[0].positions[0] == 320
 
 
 @pytest.mark.parametrize("text", ["", "no such thing\n", "SpecDecoding metrics: Mean acceptance length: nan"])

@@ -81,6 +81,8 @@ def gather(
     steps: int | None,
     device: str,
     dtype: str,
+    streams: Sequence[int] | None = None,
+    probed: Probe | None = None,
 ) -> Evidence:
     """Measure all that can be measured. A minute on the demo; progress is shown."""
     flags = read_flags(flags) if isinstance(flags, str) else flags
@@ -100,7 +102,7 @@ def gather(
     found = replace(found, place=place, samples=len(some), checks=check_captures(ckpt, some))
     if unusable(found.checks):
         return found
-    found = _drafted(found, some, device, dtype)
+    found = _drafted(found, some, device, dtype, streams, probed)
     if served and found.now is not None:
         found = _served(found, some, [served[i] for i in range(min(SAMPLES, len(served)))], device, dtype)
     if run is not None and found.now is not None:
@@ -118,10 +120,10 @@ def unusable(checks: Findings) -> bool:
     return any(check.name == "broken numbers" and check.level == "fault" for check in checks)
 
 
-def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
+def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, streams, probed: Probe | None) -> Evidence:
     """The probe, and the drafter as configured and as mended."""
     try:
-        probed = probe(found.ckpt, some, device=device, dtype=dtype)
+        probed = probed or probe(found.ckpt, some, streams, device, dtype)
         drafter = Drafter(found.ckpt, found.ckpt.recipe.replace(streams=probed.playable), device, dtype)
     except InputError as error:
         if len(some) > 1:

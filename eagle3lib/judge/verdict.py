@@ -17,6 +17,7 @@ from ..run.chain import Hits
 from .evidence import Evidence, Measured, gather, settings, shape
 from .finding import Finding, Findings
 from .heads import beside_heads
+from .probe import Probe
 from .rules import RULES, Answer, nothing_given
 
 FOUND, CANNOT_TELL, SOUND = 10, 11, 0  # exit codes
@@ -76,16 +77,21 @@ def verdict(
     steps: int | None = None,
     device: str = "cpu",
     dtype: str = "float32",
+    streams: Sequence[int] | None = None,
+    probed: Probe | None = None,
 ) -> Verdict:
     """Where is it broken? From whatever is given; what is not given is asked for, never assumed.
 
     `captures`: states of the training side; `served`: as the server hands them to the drafter; `logs`: what `read_served` gives;
     `flags`: the server's launch line; `measured` and `baseline`: tokens a second with and without drafter; `claimed` and
     `claimed_by`: a training figure and whose, as ("SpecForge", "acc_0"). Told at K = `steps`, else as the flags, logs or
-    measurements say, else 3. Raises InputError for inputs that cannot be read.
+    measurements say, else 3. `streams`: only these of the recorded are tried, and the configured; `probed`: a probe of the same
+    checkpoint and captures, where there is one already. Raises InputError for inputs that cannot be read.
     """
     try:
-        found = gather(ckpt, captures, served, logs, flags, measured, baseline, claimed, claimed_by, steps, device, dtype)
+        found = gather(
+            ckpt, captures, served, logs, flags, measured, baseline, claimed, claimed_by, steps, device, dtype, streams, probed
+        )
     except BrokenError as error:
         return broken(error)
     answers = [answer for rule in RULES if (answer := rule(found))]
@@ -130,7 +136,8 @@ def cost(found: Evidence, first: Answer) -> pd.DataFrame:
     if seconds and found.baseline:
         row("break-even", seconds * found.baseline)
         rows["break-even"]["tokens a second"] = found.baseline
-    row("perfect drafter", K + 1.0)
+    if rows:
+        row("perfect drafter", K + 1.0)
     return pd.DataFrame.from_dict(rows, orient="index")
 
 

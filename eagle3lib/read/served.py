@@ -36,6 +36,7 @@ class Served:
     source: str
     drafter: str | None = None  # folder of the drafter, and the streams it was given: only result files tell them
     streams: tuple[int, ...] | None = None
+    positions: tuple[int, ...] | None = None  # rounds whose draft 1, 2, ... K was accepted; None where the log does not tell
 
 
 def read_served(path: str | Path) -> list[Served]:
@@ -65,27 +66,31 @@ def _own(run: object, source: str) -> Served:
         total = sum(requests.values())
         if total.shape != (steps + 1,) or min(c.min() for c in requests.values()) < 0 or total.sum() == 0:
             raise ValueError(f"requests must hold {steps + 1} counts each, none below zero")
-        accepted = int(total @ np.arange(steps + 1))
+        positions = tuple(total[::-1].cumsum()[::-1][1:].tolist())  # at least so many were accepted
+        rounds, accepted = int(total.sum()), sum(positions)
         streams = tuple(run["streams"]) if run.get("streams") else None
-        tau = 1 + accepted / int(total.sum())
-        return Served(run["name"], steps, int(total.sum()), accepted, tau, requests, source, run.get("drafter"), streams)
+        tau = 1 + accepted / rounds
+        return Served(run["name"], steps, rounds, accepted, tau, requests, source, run.get("drafter"), streams, positions)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{source}: a run is not as expected (name, steps, requests: sample -> counts): {error}") from None
 
 
 def _vllm(lines: list[str], source: str) -> list[Served]:
     """Interval lines summed for each K. vLLM drafts K tokens in every round, so an interval has drafted / K of them."""
-    found: dict[int, list[float]] = {}
+    found: dict[int, np.ndarray] = {}  # K -> rounds, accepted, and accepted at each position
     for line in lines:
         positions, kept, drafted = VLLM_POSITIONS.search(line), ACCEPTED.search(line), DRAFTED.search(line)
         if VLLM not in line or not (positions and kept and drafted) or "Avg Draft acceptance rate" not in line:
             continue  # of another kind, or cut off while it was being written
-        steps = len([p for p in positions.group(1).split(",") if p.strip()])
-        rounds, accepted = found.setdefault(steps, [0.0, 0.0])
-        found[steps] = [rounds + float(drafted.group(1)) / steps, accepted + float(kept.group(1))]
+        rates = [float(rate) for rate in positions.group(1).split(",") if rate.strip()]
+        rounds = float(drafted.group(1)) / len(rates)
+        counts = np.array([rounds, float(kept.group(1)), *(rounds * rate for rate in rates)])
+        found[len(rates)] = found.get(len(rates), 0) + counts
     return [
-        Served("vLLM log", steps, round(rounds), int(accepted), 1 + accepted / rounds, None, source)
-        for steps, (rounds, accepted) in sorted(found.items())
+        Served(
+            "vLLM log", steps, round(rounds), int(accepted), 1 + accepted / rounds, None, source, positions=tuple(map(round, at))
+        )
+        for steps, (rounds, accepted, *at) in sorted(found.items())
         if rounds
     ]
 

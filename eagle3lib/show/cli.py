@@ -1,4 +1,4 @@
-"""The command line: `eagle3 inspect`, `eagle3 score`, `eagle3 workbook`.
+"""The command line: `eagle3 inspect`, `score`, `verdict`, `compare` and `workbook`.
 
 Exit codes: 0 done, 2 bad input (one sentence) or a notebook that failed, 10 something was found, 11 cannot tell, 130 Ctrl-C.
 """
@@ -8,22 +8,22 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import torch
 
 import eagle3lib as e3
 
-from ..measure.intervals import told
 from ..read.config import FLAGS, check_base
 from ..read.errors import InputError
 from ..read.recipe import Recipe, Rope
 from ..run.device import best_device
+from . import cli_compare, cli_verdict
 from .plan import DTYPES, Order, check_device
+from .printed import print_json, print_table, with_intervals
 
 FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", *FLAGS}  # widths and counts
 
@@ -89,6 +89,8 @@ def _parser() -> argparse.ArgumentParser:
     three.add_argument("--notebooks", type=Path, metavar="DIR", help="the notebooks' folder (the repository's)")
     three.add_argument("--again", action="store_true", help="run also what is unchanged")
 
+    cli_verdict.add(commands)
+    cli_compare.add(commands)
     for command in (two, three):
         command.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one, else cpu")
         command.add_argument("--dtype", choices=DTYPES, help="float32; exactness is meant for it")
@@ -104,12 +106,12 @@ def _inspect(asked: argparse.Namespace) -> int:
     tensors = e3.inventory(ckpt)
     if asked.json:
         ignored = [{"tensor": name, "why": why} for name, why in ckpt.ignored.items()]
-        _print_json({"checkpoint": ckpt.path, "recipe": recipe, "tensors": tensors, "ignored": ignored})
+        print_json({"checkpoint": ckpt.path, "recipe": recipe, "tensors": tensors, "ignored": ignored})
         return 0
     print(ckpt)
-    _print_table("Recipe", recipe)
-    _print_table("Tensors", tensors)
-    _print_table("Ignored", pd.DataFrame({"why": ckpt.ignored})) if ckpt.ignored else print("\nIgnored: nothing")
+    print_table("Recipe", recipe)
+    print_table("Tensors", tensors)
+    print_table("Ignored", pd.DataFrame({"why": ckpt.ignored})) if ckpt.ignored else print("\nIgnored: nothing")
     return 0
 
 
@@ -123,7 +125,7 @@ def _score(asked: argparse.Namespace) -> int:
     found = e3.hits(drafter, captures, asked.steps)
     accuracy, acceptance = e3.Accuracy.of(found).table(), e3.Acceptance.of(found).table()
     if asked.json:
-        _print_json({
+        print_json({
             "checkpoint": ckpt.path, "captures": asked.captures, "samples": len(captures), "device": device, "dtype": dtype,
             "streams": drafter.recipe.streams, "mind": [check.what for check in checks], "accuracy": accuracy,
             "acceptance": acceptance,
@@ -132,9 +134,9 @@ def _score(asked: argparse.Namespace) -> int:
     print(f"{ckpt.path.name} on {len(captures)} samples, streams {drafter.recipe.streams}, {device}, {dtype}")
     for check in checks:
         print(f"Mind: {check.what}.")
-    _print_table("Accuracy at each step, with 95 % intervals over samples", _with_intervals(accuracy))
+    print_table("Accuracy at each step, with 95 % intervals over samples", with_intervals(accuracy))
     acceptance = acceptance.rename(columns={"low": "accept length low", "high": "accept length high"})
-    _print_table("Accept length at K draft steps, with 95 % intervals over samples", _with_intervals(acceptance))
+    print_table("Accept length at K draft steps, with 95 % intervals over samples", with_intervals(acceptance))
     return 0
 
 
@@ -149,7 +151,7 @@ def _workbook(asked: argparse.Namespace) -> int:
     )  # fmt: skip
     told = run(order, say=lambda line: print(line, file=sys.stderr, flush=True))
     if asked.json:
-        _print_json(told)
+        print_json(told)
     if told["interrupted"]:
         return 130
     return 2 if any(one["status"] == "failed" for one in told["notebooks"].values()) else 0
@@ -208,49 +210,6 @@ def _number(name: str, value: str) -> float:
     if not 0 < number < math.inf:
         raise InputError(f"--set {name}={value}: expected a number above zero")
     return number
-
-
-def _with_intervals(table: pd.DataFrame) -> pd.DataFrame:
-    """Columns `x`, `x low`, `x high` as one of text, `0.712 [0.690, 0.733]`; the others as they are."""
-    shown = {}
-    for name in table.columns:
-        if f"{name} low" in table:
-            both = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
-            shown[name] = [told(*triple, digits=3) for triple in both]
-        elif not name.endswith((" low", " high")):
-            shown[name] = table[name]
-    return pd.DataFrame(shown, index=table.index)
-
-
-def _print_table(heading: str, table: pd.DataFrame) -> None:
-    """Nothing cut; words begin at the left, numbers end at the right."""
-    shown = table.reset_index()
-    words = [name for name in shown if not pd.api.types.is_numeric_dtype(shown[name])]
-    for name in words:
-        width = max([len(name), *(len(str(value)) for value in shown[name])])
-        shown[name] = [str(value).ljust(width) for value in shown[name]]
-    shown.columns = [name.ljust(len(str(shown[name].iloc[0]))) if name in words else name for name in shown]
-    with pd.option_context("display.max_colwidth", None):
-        print(f"\n{heading}\n{shown.to_string(index=False, float_format='{:.4g}'.format)}")
-
-
-def _print_json(value: object) -> None:
-    print(json.dumps(plain(value), ensure_ascii=False, indent=1, allow_nan=False))
-
-
-def plain(value: object) -> object:
-    """For JSON: a table as a list of rows, numbers unrounded, NaN and infinities as null, anything else as its text."""
-    if isinstance(value, pd.DataFrame):
-        return plain(value.reset_index().to_dict("records"))
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
 if __name__ == "__main__":

@@ -98,6 +98,36 @@ def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, pooled: floa
     return figure
 
 
+def comparison(found: Mapping[str, Acceptance | str], table: pd.DataFrame, steps: int) -> Picture:
+    """Left: accept length against K of each drafter, bands 95 % over samples. Right: difference to the best at K = `steps`,
+    paired. `found`: name -> Acceptance, or why there is none; `table`: `Comparison.table()`, whose order is the order here.
+    """
+    names = list(table.index[table["accept length"].notna()])
+    figure = Picture(figsize=(10.4, 3.0 + 0.3 * len(names)), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for i, name in enumerate(names):
+        curve, row = found[name].table(), table.loc[name]
+        shade = colour(i) if i < len(COLOURS) else "darkgrey"  # more colours could not be told apart
+        style = {"marker": MARKERS[i % len(MARKERS)], "color": shade, "markersize": 4, "zorder": 3 - i / len(names)}
+        text = f"{name}: {row['accept length']:.2f} at K = {steps}" if i < len(COLOURS) else None
+        left.plot(curve.index, curve["accept length"], label=text, **style)
+        left.fill_between(curve.index, curve.low, curve.high, color=shade, alpha=0.15, linewidth=0)
+        right.hlines(i, row["difference low"], row["difference high"], color=shade)
+        right.plot(row.difference if i else 0, i, **style)
+        right.annotate(row["beside the first"], (row.difference if i else 0, i), xytext=(0, 6), textcoords="offset points",
+                       ha="center" if i else "right", fontsize=9)  # fmt: skip
+    left.axvline(steps, color="black", linewidth=0.8, linestyle=":")
+    left.set(xlabel="draft steps K", ylabel="accept length (tokens a round)")
+    left.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(fontsize=9, loc="outside lower center", ncols=2, frameon=False)
+    right.axvline(0, color="black", linewidth=0.8, linestyle=":")
+    right.set(xlabel=f"difference to the first, K = {steps}", ylim=(len(names) - 0.5, -0.5))
+    right.set_yticks(range(len(names)), names)
+    for panel in (left, right):
+        panel.grid(alpha=0.25)
+    return figure
+
+
 def _nothing(why: str) -> Picture:
     """A picture that says why there is none."""
     figure = Picture(figsize=(6.4, 0.8), layout="constrained")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
+from ..measure.intervals import told
 from ..read.capture import Capture
 from ..read.recipe import Recipe
 from ..run.chain import Hits, chain_hits
@@ -163,8 +164,8 @@ def breaks_reading(table: pd.DataFrame, steps: int) -> str:
     reached = [k for k in range(1, steps + 1) if np.isfinite(whole[f"step {k}"])]  # further than that no text goes
     ends = tuple(f"step {k}" for k in sorted({reached[0], reached[-1]}))
     for name, row in table.iterrows():
-        told = ", ".join(f"{row[end]:.3f} at {end}" for end in ends)
-        line = f"* **{name}**: {told}; accept length {row['accept length']:.2f}"
+        values = ", ".join(f"{row[end]:.3f} at {end}" for end in ends)
+        line = f"* **{name}**: {values}; accept length {row['accept length']:.2f}"
         if name != "as it is" and all(whole[end] > 0 for end in ends):
             first, last = (f"{100 * share(row[end], whole[end]):.0f} %" for end in (ends[0], ends[-1]))
             line += f"; {first} of what it was at first, {last} at last: *{row['shape']}*"
@@ -209,11 +210,6 @@ def crash_reading(h: Float[Tensor, "R H"], q_proj: Float[Tensor, "out W"], recip
     )
 
 
-def between(low: float, high: float, digits: int) -> str:
-    """An interval in brackets, nothing where there is none: from one sample nothing can be said of the spread."""
-    return f" [{low:.{digits}f}, {high:.{digits}f}]" if np.isfinite(low) else ""
-
-
 def accuracy_reading(curve: Curve, step: int) -> str:
     """The three accuracies at `step`, or the last one before it that any row reached, in a sentence. Markdown."""
     before = curve.accuracy.before.sum(0)
@@ -224,7 +220,7 @@ def accuracy_reading(curve: Curve, step: int) -> str:
     return (
         f"At step {step}: right in {at.marginal:.3f} of rows when the true tokens are fed (marginal); all {step} guesses right "
         f"in {at.joint:.3f} (joint); and of {before[step - 1]} rows that were right so far, the next guess is right too in "
-        f"{at.conditional:.3f}{between(at['conditional low'], at['conditional high'], 3)} (conditional). Conditionals of later "
+        f"{told(at.conditional, at['conditional low'], at['conditional high'], 3)} (conditional). Conditionals of later "
         f"steps rest on fewer rows: {before[-1]} at step {len(before)}."
     )
 
@@ -235,7 +231,7 @@ def estimates_reading(curve: Curve, steps: int) -> str:
     (low, high), second = curve.accepted.interval(steps), curve.accuracy.table().loc[2]
     place = "inside" if low <= product <= high else "outside"
     where = f", so the product lies {place} its interval" if np.isfinite(low) else ""
-    said = f"The product says {product:.2f}; the walk gives **{walk:.2f}**{between(low, high, 2)}{where}."
+    said = f"The product says {product:.2f}; the walk gives **{told(walk, low, high)}**{where}."
     if not np.isfinite(second.conditional):
         return said + " No first guess was right, so nothing follows one: there is no conditional accuracy at step 2."
     return said + (
@@ -255,7 +251,6 @@ def answer(checks: Checks, dtype: torch.dtype, curve: Curve, steps: int) -> str:
         said = f"**Yes: {total} of {total} tensors agree**, from the joined streams to the drafted ids "
         said += f"(largest relative difference of a row: {largest:.0e})." if largest else "(no difference at all)."
     rows = curve.accuracy.rows[:, 0]
-    said += f" At step 1 the guess is the text's token in **{curve.accuracy.marginal(1):.3f}**"
-    said += f"{between(*curve.accuracy.interval(1), 3)} of {rows.sum()} rows (samples: {(rows > 0).sum()})."
-    tau, interval = curve.accepted.tau(steps), between(*curve.accepted.interval(steps), 2)
-    return said + f" At K = {steps} a round yields **{tau:.2f}**{interval} tokens."
+    right = told(curve.accuracy.marginal(1), *curve.accuracy.interval(1), 3)
+    said += f" At step 1 the guess is the text's token in **{right}** of {rows.sum()} rows (samples: {(rows > 0).sum()})."
+    return said + f" At K = {steps} a round yields **{told(curve.accepted.tau(steps), *curve.accepted.interval(steps))}** tokens."

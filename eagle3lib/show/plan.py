@@ -34,6 +34,11 @@ INPUTS = {
 DTYPES = ("float32", "bfloat16")
 
 
+def input_told(name: str) -> str:
+    """An input that is not there, and how to give it."""
+    return f"{INPUTS[name][1]} ({INPUTS[name][0]})" if name in INPUTS else f"{name} (--set {name}=...)"
+
+
 @dataclass(frozen=True)
 class Order:
     """What was asked for. `inputs`: somebody's files by parameter; when there are none, the demo is run."""
@@ -167,14 +172,16 @@ def _assigned(source: str) -> dict[str, object]:
     return found
 
 
-def check_settings(books: Sequence[Notebook], settings: Mapping[str, object]) -> None:
-    """Raises InputError for a name that no notebook declares, or that has an option of its own."""
+def check_settings(books: Sequence[Notebook], others: Sequence[Notebook], settings: Mapping[str, object]) -> None:
+    """Raises InputError for a name that none of the `books` to run declares, or that has an option of its own."""
     declared = sorted({name for book in books for name in book.parameters})
     for name in settings:
         if name in INPUTS:
             raise InputError(f"--set {name}: give {INPUTS[name][0]} instead: it also switches the demo's files off")
         if name not in declared:
-            raise InputError(f"--set {name}: no such parameter; there are {', '.join(declared)}")
+            there = ", ".join(book.name for book in others if name in book.parameters)
+            hint = f" in the notebooks asked for: it is one of {there}" if there else ""
+            raise InputError(f"--set {name}: no such parameter{hint}; there are {', '.join(declared)}")
 
 
 def check_inputs(inputs: Mapping[str, Path]) -> None:

@@ -1,5 +1,7 @@
 """Readings: the sentence that stands beside a figure, written from the numbers that the figure shows."""
 
+import re
+
 import pandas as pd
 
 from ..judge.checks import NEAR
@@ -14,6 +16,7 @@ from ..read.recipe import Recipe
 from .figures import label
 
 STANDS_OUT = 5.0  # a slot whose median norm is so many times off the other side's is worth a sentence
+DEFAULT = "the engine's default"
 SOUND = 0.98  # of greedy text; the last layer's own state gives 0.84 when the layer before is recorded in its place
 
 
@@ -21,14 +24,25 @@ def _streams(streams) -> str:
     return ", ".join(map(label, streams))
 
 
-def answer(finding: Finding, probe: Probe, as_configured: str, checks: Findings) -> str:
+def by_default(recipe: Recipe) -> bool:
+    """Whether nobody configured the streams: config.json says nothing, so they are the engine's default."""
+    return recipe.streams is not None and recipe.sources["streams"].startswith("absent")
+
+
+def title(probe: Probe, default: bool) -> str:
+    """What the streams that it can be run on unchanged may be called. `default`: `by_default`."""
+    return f"with {DEFAULT}" if default and probe.playable == probe.configured else probe.playable_title
+
+
+def answer(finding: Finding, probe: Probe, as_configured: str, checks: Findings, default: bool = False) -> str:
     """The notebook's answer: cause, cost, change, and how it is known; no cause where none could be told. Markdown.
 
-    `finding`: of `mismatch`; `as_configured`: the accept length reached with the configured streams, in words.
+    `finding`: of `mismatch`; `as_configured`: the accept length reached with the configured streams, in words; `default`:
+    `by_default`.
     """
     told = probe.findings[0]
     mine = _as_configured(probe)
-    beside = f", the configured one {mine:.3f}" if mine == mine else ""
+    beside = f", {DEFAULT if default else 'the configured one'} {mine:.3f}" if mine == mine else ""
     known = (
         f"Found by scoring {len(probe.table)} ordered choices of streams on the same rows: the best reaches step-1 accuracy "
         f"{probe.table.accuracy.iloc[0]:.3f}{beside}."
@@ -45,9 +59,14 @@ def answer(finding: Finding, probe: Probe, as_configured: str, checks: Findings)
     return caveats(checks) + said
 
 
-def caveats(checks: Findings) -> str:
+def plain(text: str) -> str:
+    """Somebody's words, a sample's name say, as they are: nothing in them is Markdown or HTML."""
+    return re.sub(r"([\\`*_\[\]<>$|~#])", r"\\\1", text)
+
+
+def caveats(checks: Findings, where: str = "") -> str:
     """What must stand before every number from these captures, or nothing. Markdown."""
-    return "".join(f"**Mind: {check.what}.** " for check in checks)
+    return "".join(f"**Mind{where}: {plain(check.what)}.** " for check in checks)
 
 
 def _as_configured(probe: Probe) -> float:
@@ -81,11 +100,13 @@ def norms(summary: pd.DataFrame, trained: tuple, served: tuple, left: str = "as 
 
 def accept_length(curves: dict[str, Acceptance], steps: int) -> str:
     """Accept length of each curve at K = `steps`, with its interval. Markdown."""
-    parts = []
+    parts, prompts = [], {name: len(found.counts(steps)) for name, found in curves.items()}
+    alike = len(set(prompts.values())) == 1
     for name, found in curves.items():
-        parts.append(f"{name} **{shown(found.tau(steps), *found.interval(steps))}**")
-    samples = len(next(iter(curves.values())).counts(steps))
-    return f"Tokens a round at K = {steps}, with 95 % intervals over {samples} prompts: " + "; ".join(parts) + "."
+        each = "" if alike else f" ({prompts[name]} prompts)"
+        parts.append(f"{name} **{shown(found.tau(steps), *found.interval(steps))}**{each}")
+    over = f"{next(iter(prompts.values()))} prompts" if alike else "prompts"
+    return f"Tokens a round at K = {steps}, with 95 % intervals over {over}: " + "; ".join(parts) + "."
 
 
 def start(table: pd.DataFrame, missing: list[str]) -> str:
@@ -105,8 +126,8 @@ def recording(ckpt: Checkpoint | None, plan: pd.DataFrame | None) -> str:
         return "Give a drafter's folder (`CHECKPOINT`) and this section says what to record for it."
     return (
         f"For {ckpt.path.name}: **{plan.MB.sum():.0f} MB** in all, of which {plan.MB.iloc[1]:.0f} MB are the streams "
-        f"{_streams(streams_to_record(ckpt))}: the configured ones, their neighbours, the embedding"
-        + (" and the last." if ckpt.target else "; how many layers the target has was not given.")
+        f"{_streams(streams_to_record(ckpt))}: {DEFAULT if by_default(ckpt.recipe) else 'the configured ones'}, their "
+        "neighbours, the embedding" + (" and the last." if ckpt.target else "; how many layers the target has was not given.")
     )
 
 
@@ -224,19 +245,22 @@ def distributions(norms: pd.DataFrame) -> str:
     )
 
 
-def probe(probe: Probe) -> str:
-    """How far the best hypothesis is ahead of the next, and of the configured one. Markdown."""
+def probe(probe: Probe, default: bool = False) -> str:
+    """How far the best hypothesis is ahead of the next, and of the configured one. `default`: `by_default`. Markdown."""
     table = probe.table
     if len(table) == 1:
         return f"Only one choice was recorded, {table.index[0]}: step-1 accuracy {table.accuracy.iloc[0]:.3f}, beside nothing."
-    best, second = table.iloc[0], table.iloc[1]
+    best, second = table.iloc[0], table.iloc[1:].accuracy.idxmax()
+    dropped = table.samples[second] < best.samples
     told = (
         f"Of {len(table)} ordered choices, **{table.index[0]}** reaches {shown(best.accuracy, best.low, best.high, 3)}, "
-        f"the next, {table.index[1]}, {second.accuracy:.3f}"
+        f"the next, {second}, {table.accuracy[second]:.3f}"
+        + (f" on the {table.samples[second]} prompts after which it was dropped" if dropped else "")
     )
     mine = _as_configured(probe)
     p = table["p configured"].iloc[0]
-    return told + (f"; as configured it is {mine:.3f} (corrected p of the difference: {p:.1g})." if p == p else ".")
+    configured = f"with {DEFAULT}" if default else "as configured"
+    return told + (f"; {configured} it is {mine:.3f} (corrected p of the difference: {p:.1g})." if p == p else ".")
 
 
 def lens(summary: pd.DataFrame) -> str:

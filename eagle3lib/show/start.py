@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
+from ..read.captures import read_captures
+from ..read.errors import InputError
 from . import plan
 
 
@@ -12,10 +14,21 @@ def questions(given: Mapping[str, str | None], notebooks: str | Path = ".") -> p
     """A row for each notebook in the folder: its question, and whether `given` (parameter -> path or None) answers it."""
     rows = []
     for book in plan.find(plan.Order(notebooks=Path(notebooks)))[0]:
-        lacking = [f"{plan.INPUTS[name][1]} ({plan.INPUTS[name][0]})" for name in book.lacking(given)]
+        lacking = [plan.input_told(name) for name in book.lacking(given)]
+        fewest, recorded = book.about.get("samples", 1), None if lacking else _samples(given, book)
+        if recorded is not None and recorded < fewest:
+            lacking = [f"{fewest} recorded samples or more"]
         answer = "yes" if not lacking else "not yet: needs " + " and ".join(lacking)
         rows.append({"notebook": book.name, "question": book.about.get("question", ""), "can it be answered": answer})
     return pd.DataFrame(rows).set_index("notebook")
+
+
+def _samples(given: Mapping[str, str | None], book: plan.Notebook) -> int | None:
+    """How many samples were recorded; None where that cannot be read: the notebook itself will say what is wrong."""
+    try:
+        return len(read_captures(book.path.parent / Path(str(given["CAPTURES"])).expanduser()))
+    except (InputError, KeyError):
+        return None
 
 
 # What each further file would decide, in the order in which it is worth getting. Parameter -> sentence.

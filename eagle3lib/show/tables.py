@@ -70,12 +70,17 @@ def histogram(found: Acceptance, steps: int) -> pd.DataFrame:
 
 
 def hypotheses(table: pd.DataFrame) -> pd.DataFrame:
-    """The probe's table, as text: a p-value too small for three decimals with its power of ten, never as 0.000."""
+    """The probe's table, as text: a p-value too small for three decimals with its power of ten, never as 0.000; for a choice
+    that was dropped before the last prompt there is none.
+    """
 
     def as_text(value: float) -> str:
         return "-" if value != value else f"{value:.0e}" if 0 < value < 0.001 else f"{value:.3f}"
 
-    return table.map(as_text)
+    told = table.drop(columns="samples").map(as_text).assign(samples=table.samples)
+    for column in ("p configured", "p best"):
+        told[column] = told[column].where(table[column] != 0, "dropped")
+    return told
 
 
 def definitions(curves: Mapping[str, Acceptance]) -> pd.DataFrame:

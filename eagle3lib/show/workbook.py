@@ -19,7 +19,7 @@ from nbformat import NotebookNode
 from ..read.errors import InputError
 from . import pages
 from .execute import cleaned, execute
-from .plan import INPUTS, Notebook, Order, check_device, check_inputs, check_settings, find
+from .plan import Notebook, Order, check_device, check_inputs, check_settings, find, input_told
 from .scrub import OWN, Scrubber, both_forms
 from .stamp import SEEDS, describe, device_name, fingerprint, key, library_hash, versions
 
@@ -66,7 +66,7 @@ def run(order: Order, say: Say = lambda line: None) -> dict:
     must not be written to.
     """
     chosen, others = find(order)
-    check_settings(chosen, order.settings)
+    check_settings(chosen, others, order.settings)
     check_device(order.device or order.settings.get("DEVICE"))
     check_inputs(order.inputs)
     folder = chosen[0].path.parent
@@ -154,13 +154,13 @@ def _before(out: Path, name: str) -> NotebookNode | None:
 
 def _facts(works: list[Work]) -> dict:
     """What stamp.json says of the run. Hashes the input files."""
-    inputs = {path: name for work in works for name, path in work.files.items()}
+    inputs = dict.fromkeys((name, path) for work in works for name, path in work.files.items())
     devices = sorted({str(work.values.get("DEVICE") or "cpu") for work in works})
     dtypes = sorted({str(work.values.get("DTYPE") or "float32") for work in works})
     return {
         "format": FORMAT, "made": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), "versions": versions(),
         "device": [device_name(device) for device in devices], "dtype": dtypes, "seeds": SEEDS,
-        "inputs": [{"parameter": name, "path": str(path), **describe(name, path)} for path, name in inputs.items()],
+        "inputs": [{"parameter": name, "path": str(path), **describe(name, path)} for name, path in inputs],
         "parameters": {work.name: work.values for work in works},
     }  # fmt: skip
 
@@ -185,7 +185,7 @@ class Workbook:
                 work.status, work.why = "older", "Made earlier, from other inputs or by another version; not run now."
                 self.put(work, work.before)
             elif missing := work.notebook.lacking(work.values):
-                work.status, work.why = "lacking", f"Not run, for want of {' and of '.join(map(_told, missing))}."
+                work.status, work.why = "lacking", f"Not run, for want of {' and of '.join(map(input_told, missing))}."
                 self.put(work, _page_without(work))
             else:
                 left.append(work)
@@ -252,11 +252,6 @@ def _write(path: Path, text: str) -> None:
         os.replace(partial, path)
     except OSError as error:
         raise InputError(f"{path}: cannot be written ({error.strerror}): what was finished before is kept") from None
-
-
-def _told(name: str) -> str:
-    """An input that is not there, and how to give it."""
-    return f"{INPUTS[name][1]} ({INPUTS[name][0]})" if name in INPUTS else f"{name} (--set {name}=...)"
 
 
 def _page_without(work: Work) -> NotebookNode:

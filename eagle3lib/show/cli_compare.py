@@ -1,0 +1,57 @@
+"""`eagle3 compare`: several drafters on the same captures, ranked, and whether the order is more than noise.
+
+Exit codes: 0 the first is told from all others, 11 it is not, or nothing is beside it; 2 bad input, or none could be run.
+"""
+
+import argparse
+from pathlib import Path
+
+from ..judge.checks import check_captures
+from ..measure.compare import accept_lengths, compare, open_all
+from ..read.captures import read_captures
+from ..run.device import best_device
+from . import compared
+from .plan import DTYPES, check_device
+from .printed import print_json, print_table
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser's `commands`."""
+    one = commands.add_parser(
+        "compare", help="which of several drafters accepts most, and is the difference real",
+        description="Runs each drafter on its own streams over the same captures and ranks them by accept length, with paired "
+        "intervals and a paired test. Exit code 0 when the first is told from all others, 11 when not.",
+    )  # fmt: skip
+    one.set_defaults(command=_compare)
+    one.add_argument("checkpoints", type=Path, nargs="+", metavar="CHECKPOINT", help="a drafter's folder, or a folder of such")
+    one.add_argument("--target", type=Path, metavar="DIR", help="their target's folder: only rows of two tensors are read")
+    one.add_argument("--captures", type=Path, required=True, metavar="DIR", help="hidden states recorded from the target")
+    one.add_argument("--steps", type=int, default=3, metavar="K", help="the number of draft steps to compare at (3)")
+    one.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one, else cpu")
+    one.add_argument("--dtype", choices=DTYPES, help="float32; exactness is meant for it")
+    one.add_argument("--json", action="store_true", help="one JSON object on stdout, numbers unrounded")
+
+
+def _compare(asked: argparse.Namespace) -> int:
+    check_device(asked.device)
+    device, dtype = asked.device or best_device(), asked.dtype or "float32"
+    captures = read_captures(asked.captures)
+    opened = open_all(asked.checkpoints, asked.target)
+    found = accept_lengths(opened, captures, asked.steps, device, dtype)
+    ranked = compare(found, asked.steps)
+    checks = check_captures(opened[ranked.rounds.columns[0]], captures)
+    table = ranked.table()
+    if asked.json:
+        print_json({
+            "captures": asked.captures, "samples": len(ranked.rounds), "steps": asked.steps, "device": device, "dtype": dtype,
+            "mind": [check.what for check in checks], "comparison": table,
+            "acceptance": {name: found[name].table() for name in ranked.rounds},
+        })  # fmt: skip
+    else:
+        here = f"{ranked.rounds.shape[1]} of {len(found)} drafters on {compared.prompts(len(ranked.rounds))}"
+        print(f"{here}, K = {asked.steps}, {device}, {dtype}")
+        for check in checks:
+            print(f"Mind: {check.what}.")
+        print_table("By accept length, the best first, with 95 % intervals over prompts", compared.table(ranked))
+    worse = int(table["beside the first"].eq("worse").sum())
+    return 0 if worse == ranked.rounds.shape[1] - 1 > 0 else 11

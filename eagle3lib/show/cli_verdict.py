@@ -1,0 +1,114 @@
+"""`eagle3 verdict`: where it is broken, from whatever is given. A gate: 0 nothing broken, 10 something found, 11 cannot tell."""
+
+import argparse
+import re
+from dataclasses import asdict
+from pathlib import Path
+
+from ..judge.evidence import Measured
+from ..judge.verdict import Verdict, broken, verdict
+from ..read.captures import read_captures
+from ..read.checkpoint import open_checkpoint
+from ..read.errors import BrokenError, InputError
+from ..read.served import read_served
+from ..run.device import best_device
+from .plan import DTYPES, check_device
+from .printed import print_json
+
+KEYS = {"k": "steps", "tok/s": "tokens_per_second", "tau": "accept_length"}
+
+
+def add(commands: argparse._SubParsersAction) -> None:
+    """Add the command to the parser's `commands`."""
+    one = commands.add_parser(
+        "verdict", help="where it is broken, what it costs, what to change",
+        description="The answer from whatever is given: a checkpoint, captures, a log, flags, measured speeds, or only some of "
+        "them. Exit code 0 when nothing is broken, 10 when something was found, 11 when it cannot be told.",
+    )  # fmt: skip
+    one.set_defaults(command=_verdict)
+    one.add_argument("checkpoint", type=Path, nargs="?", metavar="CHECKPOINT", help="the drafter's folder")
+    for name, what in (("captures", "hidden states recorded from the target, as in training"),
+                       ("served", "hidden states as the server hands them to the drafter"),
+                       ("target", "the target's folder: only rows of a few tensors are read")):  # fmt: skip
+        one.add_argument(f"--{name}", type=Path, metavar="DIR", help=what)
+    one.add_argument("--log", type=Path, nargs="+", default=[], metavar="FILE", help="a server's log")
+    one.add_argument("--flags", metavar="LINE", help="the server's launch line, in quotes")
+    one.add_argument(
+        "--measured", nargs="+", default=[], metavar="SETTING",
+        help='measured speeds, as in "K=1 tok/s=56.8 tau=1.6"; K=0 is without drafter',
+    )  # fmt: skip
+    one.add_argument("--claimed", type=float, metavar="X", help="a training figure, as 0.747")
+    one.add_argument("--claimed-by", metavar="TRAINER", help='whose: "SpecForge", or "speculators full_acc_0"')
+    one.add_argument("--steps", type=int, metavar="K", help="draft steps to tell everything at (as served, else 3)")
+    one.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one, else cpu")
+    one.add_argument("--dtype", choices=DTYPES, help="float32; exactness is meant for it")
+    one.add_argument("--json", action="store_true", help="one JSON object on stdout, numbers unrounded")
+
+
+def _verdict(asked: argparse.Namespace) -> int:
+    check_device(asked.device)
+    measured = [measured_of(text) for text in asked.measured]
+    runs = [run for file in asked.log for run in read_served(file)]
+    folders = {name: read_captures(path) for name in ("captures", "served") if (path := getattr(asked, name))}
+    if folders and asked.checkpoint is None:
+        raise InputError("verdict: captures need the drafter's folder, CHECKPOINT: they are what it is run on")
+    try:
+        ckpt = open_checkpoint(asked.checkpoint, target=asked.target) if asked.checkpoint else None
+    except BrokenError as error:
+        return _told(broken(error), asked)
+    found = verdict(
+        ckpt, folders.get("captures"), folders.get("served"), runs, asked.flags,
+        [one for one in measured if one.steps], next((one.tokens_per_second for one in measured if not one.steps), None),
+        asked.claimed, figure_of(asked.claimed_by), asked.steps, asked.device or best_device(), asked.dtype or "float32",
+    )  # fmt: skip
+    return _told(found, asked)
+
+
+def measured_of(text: str) -> Measured:
+    """ "K=1 tok/s=56.8 tau=1.6" to a setting. Raises InputError for anything else."""
+    pairs = re.findall(r"(\S+?)\s*=\s*(\S+)", text)
+    try:
+        values = {KEYS[key.lower()]: float(value) for key, value in pairs}
+        steps, speed = values["steps"], values["tokens_per_second"]
+        if steps != int(steps) or steps < 0 or not speed > 0:
+            raise ValueError
+        return Measured(**values | {"steps": int(steps)})
+    except (KeyError, ValueError):
+        raise InputError(f'--measured {text!r}: expected "K=1 tok/s=56.8 tau=1.6", tau left out where it is not known') from None
+
+
+def figure_of(text: str | None) -> tuple[str, str] | None:
+    """ "SpecForge" to its step-1 accuracy, "speculators full_acc_0" to that figure. Raises InputError for an unknown trainer."""
+    if text is None:
+        return None
+    from ..measure.trainers import FIGURES  # the table of figures
+
+    names = [(one.trainer, one.name.format(k=0)) for one in FIGURES]
+    trainer, _, figure = text.strip().partition(" ")
+    mine = [name for name in names if name[0].lower() == trainer.lower() and figure in ("", name[1])]
+    if not mine:
+        raise InputError(f"--claimed-by {text!r}: expected one of {', '.join(' '.join(name) for name in names)}")
+    return mine[0]
+
+
+def told_as_json(found: Verdict) -> dict:
+    """A verdict as data: two of them can be compared by any diff."""
+    return {
+        "where": found.where, "what": found.what, "sentence": found.sentence, "steps": found.steps, "cost": found.cost,
+        "do": found.do, "sure": found.sure, "settle": found.settle,
+        "also": [{"where": one.where, "what": one.what, "sentence": one.sentence} for one in found.also],
+        "why": [asdict(one) for one in found.why], "exit": found.exit_code,
+    }  # fmt: skip
+
+
+def _told(found: Verdict, asked: argparse.Namespace) -> int:
+    if asked.json:
+        print_json(told_as_json(found))
+        return found.exit_code
+    print(found.sentence)
+    for name, answer in found.table()["answer"].items():
+        print(f"  {name}: {answer}")
+    print("\nEvidence, the worst first")
+    for one in found.why:
+        print(f"  {one.level:7}  {one.where}: {one.what}")
+    return found.exit_code
