@@ -93,7 +93,8 @@ def _answer_told(capture: Capture) -> bool:
 def _look(label: Label, rows: Float[Tensor, "R Ht"], ids: Int[Tensor, " T"], at: Int[Tensor, " N"]) -> Look:
     zero, broken = (rows == 0).all(-1), ~torch.isfinite(rows).all(-1)
     same = (rows[1:] == rows[:-1]).all(-1) & ~zero[1:] & (ids[1 : len(rows)] != ids[: len(rows) - 1])
-    repeated = int(same.sum()) if label != 0 else 0  # equal tokens make equal rows of r_0, wherever these belong
+    # one repeated row may be a first one filled in; equal tokens make equal rows of r_0, wherever these belong
+    repeated = int(same.sum()) if label != 0 and same.sum() > 1 else 0
     return Look(rows[at], int(zero[1:].sum()), int(broken.sum()), repeated)
 
 

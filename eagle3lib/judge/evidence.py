@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pandas as pd
 from scipy.stats import wilcoxon
+from tqdm import tqdm
 
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
@@ -16,7 +17,7 @@ from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
 from ..read.flags import Flags, read_flags
 from ..read.served import Served
-from ..run.chain import Hits, hits
+from ..run.chain import Hits, chain_hits
 from ..run.drafter import Drafter
 from .checks import check_captures
 from .finding import Finding, Findings
@@ -36,8 +37,8 @@ class Measured:
     """One measured setting of a server: draft steps, tokens a second, accept length (nan where not told)."""
 
     steps: int
-    tokens_per_second: float
-    accept_length: float = float("nan")
+    tokens_per_second: float | int
+    accept_length: float | int = float("nan")
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Evidence:
     flags: Flags | None = None
     flag_findings: Findings = field(default_factory=lambda: Findings([]))
     measured: tuple[Measured, ...] = ()
-    baseline: float | None = None  # tokens a second without drafter
+    baseline: float | int | None = None  # tokens a second without drafter
     run: Served | None = None  # what the server counted, at K
     samples: int = 0
     place: str = "training capture"  # what `checks` and `probe` were made from
@@ -75,8 +76,8 @@ def gather(
     logs: Sequence[Served],
     flags: Flags | str | None,
     measured: Sequence[Measured],
-    baseline: float | None,
-    claimed: float | None,
+    baseline: float | int | None,
+    claimed: float | int | None,
     claimed_by: Sequence[str] | None,
     steps: int | None,
     device: str,
@@ -89,8 +90,8 @@ def gather(
     K = steps or _steps(flags, logs, measured)
     run = next((run for run in logs if run.steps in (K, None)), logs[0] if logs else None)
     found = Evidence(
-        steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline, run=run, claimed=claimed,
-        claimed_by=tuple(claimed_by) if claimed_by else None,
+        steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline and float(baseline), run=run,
+        claimed=claimed,        claimed_by=tuple(claimed_by) if claimed_by else None,
         flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
     )  # fmt: skip
     if ckpt is None or not (captures or served):
@@ -99,6 +100,7 @@ def gather(
     if not captures:
         captures, served = served, None
     some = [captures[i] for i in range(min(SAMPLES, len(captures)))]
+    some = _named_apart(some)
     found = replace(found, place=place, samples=len(some), checks=check_captures(ckpt, some))
     if unusable(found.checks):
         return found
@@ -108,6 +110,16 @@ def gather(
     if run is not None and found.now is not None:
         found = _counted(found, some, device, dtype)
     return found
+
+
+def _named_apart(some: list[Capture]) -> list[Capture]:
+    """Two samples of one name are two samples: the later one's place is added to its name."""
+    seen: set[str] = set()
+    apart = []
+    for i, one in enumerate(some):
+        apart.append(one.replace(name=f"{one.name} ({i})") if one.name in seen else one)
+        seen.add(one.name)
+    return apart
 
 
 def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
@@ -130,7 +142,7 @@ def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, stre
             raise
         return replace(found, problems=(str(error),))
     depth = max(found.steps, FEWEST)
-    now = hits(drafter, some, depth)
+    now = _on_top(drafter, some, depth, ())
     mended = _on_top(drafter, some, depth, probed.found) if probed.found else now
     figures = None
     if found.claimed is not None and not any(check.name == "text" for check in found.checks):
@@ -142,11 +154,11 @@ def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, stre
 def _on_top(drafter: Drafter, some: list[Capture], depth: int, ways: Sequence[Hypothesis]) -> list[Hits]:
     """Hits under several hypotheses at once."""
     drafted = []
-    for capture in some:
+    for capture in tqdm(some, desc="drafting", unit="sample", leave=False):
         pair = drafter, capture
         for way in ways:
             pair = way.apply(*pair)
-        drafted += hits(pair[0], [pair[1]], depth)
+        drafted.append(chain_hits(*pair, depth))
     return drafted
 
 
@@ -231,4 +243,4 @@ def lower(b: Sequence[Hits], a: Sequence[Hits], steps: int) -> tuple[bool, float
 def settings(found: Evidence) -> list[Setting]:
     """The measured settings that can be: accept length told, from 1 to K + 1."""
     good = (one for one in found.measured if one.steps and 1 <= one.accept_length <= one.steps + 1)
-    return [Setting(one.steps, one.tokens_per_second, one.accept_length) for one in good]
+    return [Setting(one.steps, float(one.tokens_per_second), float(one.accept_length)) for one in good]

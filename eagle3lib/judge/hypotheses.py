@@ -139,19 +139,22 @@ def of_recipe(drafter: Drafter) -> Iterator[Hypothesis]:
             f"norm_before_fc {str(flag).lower()}", "norm", recipe_with(norm_before_fc=flag),
             f'"norm_before_fc": {str(flag).lower()}',
         )  # fmt: skip
+    for norm in ("input_layernorm", "hidden_norm", "norm"):  # vllm-project/vllm#11672
+        yield Hypothesis(f"{norm} left out", "norm", wired(without=norm), f"apply {norm} as training did, or not at all")
     yield Hypothesis("the state normed twice", "norm", wired(double=True), "serve with the producer's own engine, or retrain")
     for base in (1e4, 1e5, 5e5, 1e6, 1e7):
         rope = Rope.plain(base, r.head_dim)
         if rope.inv_freq != r.rope.inv_freq:
-            yield Hypothesis(f"rope base {base:,.0f}", "rope", recipe_with(rope=rope), f'"rope_theta": {base:.0f}')
+            yield Hypothesis(f"rope base {base:,.0f}", "rope", recipe_with(rope=rope), f'"rope_theta": {base:.0f}', 2)
     for factor in (0.25, 4.0, 8.0):
         yield Hypothesis(
             f"rope positions divided by {factor:g}", "rope", recipe_with(rope=r.rope.linear(factor)),
-            f'"rope_scaling": {{"rope_type": "linear", "factor": {factor:g}}}, on top of what there is',
+            f'"rope_scaling": {{"rope_type": "linear", "factor": {factor:g}}}, on top of what there is', 2,
         )  # fmt: skip
     for part in (0.25, 0.5):
         rope = Rope.plain(_base(r.rope, r.head_dim), int(r.head_dim * part))
-        yield Hypothesis(f"rope on {part:.0%} of each head", "rope", recipe_with(rope=rope), f'"partial_rotary_factor": {part}')
+        change = f'"partial_rotary_factor": {part}'
+        yield Hypothesis(f"rope on {part:.0%} of each head", "rope", recipe_with(rope=rope), change, 2)
     flag = not r.norm_output
     yield Hypothesis(
         f"norm_output {str(flag).lower()}", "recurrence", recipe_with(norm_output=flag),

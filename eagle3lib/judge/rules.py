@@ -180,10 +180,11 @@ def of_the_serving_capture(e: Evidence) -> Answer | None:
         return None
     differs, more = lower(e.served, e.reference, e.steps) if e.served and e.reference else (False, float("nan"))
     bad = e.states is not None and e.states.level == "fault"
-    if not differs:
+    named = bad and e.states.name != "unknown"
+    if not differs or (not named and any(f.level == "fault" for f in e.served_checks)):
         return None
     words = f"{_cost_words(e, e.served, e.reference)}, {more:.2f} times as many target passes"
-    if bad and e.states.name != "unknown":
+    if named:
         return Answer(
             "serving capture", e.states.name, f"The server hands over other states than training's: {e.states.what}; {words}.",
             e.states.change, "certain: the states themselves were compared", "", e.reference,
@@ -295,6 +296,14 @@ def _wider(e: Evidence) -> str:
     return f"captures with other streams than {', '.join(tried)}" + ("" if "r_0" in tried else ", r_0 first")
 
 
+def of_the_mask(e: Evidence) -> Answer | None:
+    """Nothing else wrong, but nobody says which tokens are answers: then no number here is an accept length."""
+    found = next((f for f in e.checks if f.name == "no loss mask"), None)
+    if found is None:
+        return None
+    return Answer(e.place, "no loss mask", f"The captures: {found.what}.", found.settle, "certain", found.settle)
+
+
 def of_power(e: Evidence) -> Answer | None:
     """Too little to tell: say what would do."""
     if e.problems:
@@ -367,6 +376,6 @@ def nothing_given(e: Evidence) -> Answer:
 
 
 RULES: tuple[Rule, ...] = (
-    of_the_flags, of_the_definition, of_the_recording, of_the_probe, of_what_is_served, of_the_serving_capture, of_the_engine,
-    of_the_claim, of_the_economics, of_the_curve, of_power, of_the_drafter, of_the_log,
+    of_the_flags, of_the_definition, of_the_recording, of_the_probe, of_the_serving_capture, of_what_is_served, of_the_engine,
+    of_the_claim, of_the_economics, of_the_curve, of_the_mask, of_power, of_the_drafter, of_the_log,
 )  # fmt: skip

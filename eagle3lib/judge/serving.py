@@ -97,9 +97,8 @@ def match(
         differs = bool(wilcoxon(mine.rounds.loc[names], theirs).pvalue < ALPHA)
     rows, fits = {}, []
     if differs:
-        # a name may stand twice in a recording: only the first of that name is compared
-        first = {capture.name: capture for capture in reversed(captures)}
-        some = [first[name] for name in names if name in first]
+        by_name = {capture.name: capture for capture in captures}
+        some = [by_name[name] for name in names]
         for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
             tried = some[:SCREEN] if theirs is not None else some
             rounds, tau = _walked(way, drafter, tried, steps)
@@ -121,12 +120,12 @@ def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
         common = [name for name in mine.index if name in run.requests]
         sizes = [int(run.requests[n].sum() + run.requests[n] @ np.arange(len(run.requests[n]))) for n in common]
         apart = [abs(size - mine.rounds[n] - mine.accepted[n]) for size, n in zip(sizes, common, strict=True)]
-        good = len(common) >= 2 and max(apart) <= run.steps
+        good = len(common) >= 2 and bool(max(apart) <= run.steps)
         return good, f"{len(common)} of its requests are recorded, {'of' if good else 'but not of'} the same length"
     if run.rounds is None:
         return False, "its log prints no counts, so nothing says that its text is the recorded one"
     total = run.rounds + run.accepted
-    good = abs(total - tokens) <= max(run.steps or 1, 1) * len(mine)
+    good = bool(abs(total - tokens) <= max(run.steps or 1, 1) * len(mine))
     return good, f"it wrote {total} tokens in its rounds, the recorded text has {tokens}"
 
 

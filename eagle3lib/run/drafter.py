@@ -59,6 +59,7 @@ class Wiring:
     token: int = 1  # row t embeds x_{t + token}
     later: int = 0  # added to the position of every step after the first
     stale: bool = False  # a step feeds on what the first one was fed, not on its result
+    without: str = ""  # a norm that is left out: "input_layernorm", "hidden_norm" or "norm"
     double: bool = False  # the state goes through input_layernorm before hidden_norm (Model-Optimizer since 2025-12-18)
 
 
@@ -256,6 +257,8 @@ class Drafter:
         return functional.linear(x, self.weights[name + ".weight"], self.weights.get(name + ".bias"))
 
     def _norm(self, name: str, x: Tensor, trace: dict | None) -> Tensor:
+        if self.wiring.without and name.split(".")[-2] == self.wiring.without:
+            return x
         return _note(trace, name.removesuffix(".weight"), rms_norm(x, self.weights[name], self.recipe.eps))
 
 

@@ -70,7 +70,7 @@ def curves(found: Mapping[str, Acceptance | str], ranked: Comparison) -> str:
     for K in steps:
         leads.setdefault(max(names, key=lambda name: found[name].tau(K)), []).append(K)
     told = "; ".join(f"`{name}` leads at K = {', '.join(map(str, Ks))}" for name, Ks in leads.items())
-    told = f"`{names[0]}` leads at every K to {steps[-1]}" if list(leads) == names[:1] else told
+    told = f"`{names[0]}` leads at every K up to {steps[-1]}" if list(leads) == names[:1] else told
     if len(names) < 2 or len(ranked.rounds) < 2:
         return told + "."
     a, b = table.iloc[0], table.iloc[1]

@@ -1,0 +1,257 @@
+"""The verdict's notebook: each piece of evidence as a picture, a small table or a sentence, from what was measured.
+
+Where a piece could not be measured, the sentence that says what it needs stands in its place.
+"""
+
+import difflib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from IPython.display import Markdown
+from matplotlib.ticker import MaxNLocator
+
+from ..judge.evidence import Evidence, settings
+from ..judge.probe import MARGIN
+from ..judge.ranking import ALPHA
+from ..judge.verdict import CANNOT_TELL, Verdict
+from ..measure.acceptance import Acceptance
+from ..measure.accuracy import Accuracy
+from ..measure.intervals import told
+from ..read.checkpoint import Checkpoint
+from ..read.served import Served
+from . import readings, results
+from .figures import COLOURS, MARKERS, Picture, label
+
+SHOWN = 12  # single changes drawn: the others do worse still
+NO_STATES = Markdown("Not measured: it needs the drafter (`CHECKPOINT`) and recorded hidden states (`CAPTURES`).")
+NO_COUNTS = Markdown("Not measured: it needs a log that prints counts by position (`LOG`); SGLang's prints only a mean.")
+NO_SPEEDS = Markdown(
+    "Not given. The launch line (`FLAGS`) says what K really was, and whether the flags do what was asked. Tokens a second "
+    "with the drafter at one K or more (`MEASURED`) and without (`BASELINE`) say what a round takes, from which accept length "
+    "drafting pays, and whether a perfect drafter could pay at all."
+)
+
+
+def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
+    """Those of `runs` that may be of this drafter as configured: not one that names another drafter, or other streams.
+
+    Engines' logs name neither, so all of theirs stay. Without a checkpoint: those of the drafter and streams that come first.
+    """
+    if ckpt is None:
+        return [run for run in runs if (run.drafter, run.streams) == (runs[0].drafter, runs[0].streams)]
+    name, mine = ckpt.path.resolve().name, ckpt.recipe.streams
+    return [run for run in runs if run.drafter in (None, name) and (mine is None or run.streams in (None, mine))]
+
+
+def answer(found: Verdict) -> Markdown:
+    """The sentence; where it cannot be told, also what would settle it."""
+    settle = f" What would settle it: {found.settle}." if found.exit_code == CANNOT_TELL and found.settle else ""
+    return Markdown(f"**{readings.plain(found.sentence)}**{settle}")
+
+
+def _by_hand(e: Evidence) -> dict[str, list]:
+    """Name -> hits of the drafter run by hand, where they were measured."""
+    if not e.now:
+        return {}
+    title = readings.title(e.probe, readings.by_default(e.ckpt.recipe)).strip(",")
+    place = "" if e.place == "training capture" else ", on the server's states"
+    sets = {f"by hand, {title}{place}": e.now, f"by hand, mended{place}": e.mended if e.mended is not e.now else None,
+            "by hand, on the server's states": e.served, "by hand, the same tokens as in training": e.reference}  # fmt: skip
+    return {name: hits for name, hits in sets.items() if hits}
+
+
+def numbers(found: Verdict) -> pd.DataFrame:
+    """Accept length at K from every side, with its 95 % interval: by hand, counted by the server, and where drafting pays."""
+    e, K, rows = found.evidence, found.steps, {}
+    sides = {name: Acceptance.of(hits) for name, hits in _by_hand(e).items()}
+    if e.run and e.run.requests and e.run.steps == K:
+        sides["the server's count"] = Acceptance({K: e.run.requests}, {})
+    for name, accepted in sides.items():
+        rows[name] = (accepted.tau(K), *accepted.interval(K))
+    if e.run and "the server's count" not in rows:
+        rows["the server's count"] = (e.run.accept_length, np.nan, np.nan)
+    if "break-even" in found.cost.index:
+        rows["break-even: drafting pays from here"] = (found.cost["accept length"]["break-even"], np.nan, np.nan)
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["accept length", "low", "high"])
+
+
+def sides(found: Verdict) -> Picture | Markdown:
+    """The numbers side by side: a mark and its 95 % interval each."""
+    table, K = numbers(found), found.steps
+    if table.empty:
+        return NO_STATES
+    figure = Picture(figsize=(7.2, 0.45 * len(table) + 1.1), layout="constrained")
+    axes = figure.subplots()
+    for place, (name, row) in enumerate(table.iterrows()):
+        kind = 2 if name.startswith("break") else 1 if name.startswith("the server") else 0
+        axes.hlines(place, row.low, row.high, color=COLOURS[kind], linewidth=2)
+        axes.plot(row["accept length"], place, MARKERS[kind], color=COLOURS[kind], markersize=8)
+        axes.annotate(told(*row), (np.nanmax(row), place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=10)
+    axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
+    axes.set_yticks(range(len(table)), table.index, fontsize=10)
+    axes.set_ylim(len(table) - 0.5, -0.5)
+    most = np.nanmax(table.to_numpy())
+    axes.set_xlim(1 - 0.1 * (most - 0.9), most + 0.4 * (most - 0.9))
+    axes.set_xlabel(f"accept length at K = {K} (tokens a round, from 1 to {K + 1})")
+    axes.grid(axis="x", alpha=0.25)
+    return figure
+
+
+def sides_said(found: Verdict) -> Markdown:
+    """What the numbers say of each other, and which were not given."""
+    e = found.evidence
+    text = "; ".join(f"{name} **{told(*row)}**" for name, row in numbers(found).iterrows())
+    text = readings.upper(text) + f". A perfect drafter would reach {found.steps + 1}." if text else ""
+    if e.now and e.mended is not e.now:
+        now, mended = (Acceptance.of(hits).counts(found.steps).sum() for hits in (e.now, e.mended))
+        text += f" As it is, the same text takes **{now / mended:.2f} times** as many rounds as mended."
+    if e.states:
+        text += f" {readings.upper(readings.plain(e.states.what))}."
+    given = {"the server's states (`SERVED`)": e.served or e.served_checks or e.place == "serving capture",
+             "a server's counts (`LOG`)": e.run, "round times (`MEASURED`, `BASELINE`)": settings(e) and e.baseline}  # fmt: skip
+    lacks = ", ".join(name for name, value in given.items() if not value)
+    return Markdown(text + (f" Not given: {lacks}." if lacks else ""))
+
+
+def counting(table: pd.DataFrame) -> pd.Series:
+    """Which single changes (`Probe.changes`) gain enough, by more than noise."""
+    return (table.gained >= MARGIN) & (table.p < ALPHA)
+
+
+def changes(found: Verdict) -> Picture | Markdown:
+    """Accuracy gained by single changes, best first; dotted: the gain from which one counts. Orange and hatched: it does."""
+    if not found.evidence.probe:
+        return NO_STATES
+    table = found.evidence.probe.changes.sort_values("gained", ascending=False).head(SHOWN)
+    figure = Picture(figsize=(8.2, 0.33 * len(table) + 1.2), layout="constrained")
+    axes = figure.subplots()
+    for place, (row, counts) in enumerate(zip(table.itertuples(), counting(table), strict=True)):
+        axes.barh(place, row.gained, color=COLOURS[int(counts)], alpha=0.7, hatch="//" if counts else None)
+        p = "dropped early" if row.p != row.p else f"p = {row.p:.1g}"
+        axes.annotate(f"{row.gained:+.3f}, {p}", (max(row.gained, MARGIN), place), xytext=(6, 0), textcoords="offset points",
+                      va="center", fontsize=9)  # fmt: skip
+    axes.axvline(0, color="black", linewidth=0.8)
+    axes.axvline(MARGIN, color="black", linewidth=1.2, linestyle=":", label=f"a gain counts from {MARGIN} on, with p < {ALPHA}")
+    axes.set_yticks(range(len(table)), table.index, fontsize=9)
+    axes.invert_yaxis()
+    left, right = min(table.gained.min(), 0), max(table.gained.max(), MARGIN)
+    axes.set_xlim(left - 0.03 * (right - left), right + 0.4 * (right - left))
+    axes.set_xlabel("accuracy gained by the change (higher is better)")
+    figure.legend(fontsize=9, loc="outside lower center", frameon=False)
+    return figure
+
+
+def changes_said(found: Verdict) -> Markdown | None:
+    """How many changes were tried, whether one counts, and the largest gain."""
+    probe = found.evidence.probe
+    if not probe:
+        return None
+    table = probe.changes.sort_values("gained", ascending=False)
+    best, number = table.iloc[0], int(counting(table).sum())
+    p = "" if best.p != best.p else f", corrected p {best.p:.1g}"
+    streams = probe.found and probe.found[0].kind == "streams"
+    on = ", ".join(map(label, probe.streams if streams else probe.playable))
+    return Markdown(
+        f"Of {len(table)} single changes on top of {on}, **{number or 'none'}** {'count' if number > 1 else 'counts'}. The "
+        f"largest gain is {best.gained:+.3f}: {best.name}{p}. {table.p.isna().sum()} were dropped after {table.samples.min()} "
+        "prompts, being too far behind."
+    )
+
+
+def _accuracies(e: Evidence) -> dict[str, Accuracy]:
+    return {name.removeprefix("by hand, "): Accuracy.of(hits) for name, hits in _by_hand(e).items() if hits is not e.reference}
+
+
+def marginal(found: Verdict) -> Picture | Markdown:
+    """Marginal accuracy by draft step, with 95 % intervals, and the claim."""
+    if not found.evidence.now:
+        return NO_STATES
+    figure = Picture(figsize=(6.4, 3.9), layout="constrained")
+    axes = figure.subplots()
+    for i, (name, one) in enumerate(_accuracies(found.evidence).items()):
+        table, style = one.table(), {"color": COLOURS[i]}
+        axes.plot(table.index, table.marginal, marker=MARKERS[i], label=name, **style)
+        axes.fill_between(table.index, table["marginal low"], table["marginal high"], alpha=0.15, linewidth=0, **style)
+    if found.evidence.claimed is not None:
+        axes.plot([1], [found.evidence.claimed], "*", color="black", markersize=13, label="claimed, at step 1")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_ylim(bottom=0)
+    axes.set(xlabel="draft step (true tokens fed)", ylabel="marginal accuracy (higher is better)")
+    axes.grid(alpha=0.25)
+    figure.legend(fontsize=10, loc="outside lower center", ncols=3, frameon=False)
+    return figure
+
+
+def marginal_said(found: Verdict) -> Markdown | None:
+    """The curve's shape in words, and the claim beside the same figure here."""
+    e = found.evidence
+    if not e.now:
+        return None
+    shape = next(f.what for f in found.why if "shape" in f.evidence)
+    claim = e.figures.loc[e.claimed_by] if e.figures is not None and e.claimed_by in e.figures.index else None
+    return Markdown(f"**{readings.upper(shape)}.** {results.accuracies(_accuracies(e), e.checks, claim, e.claimed)}")
+
+
+def counts(found: Verdict) -> pd.DataFrame | Markdown:
+    """Accepted at each position: the server's rounds and shares beside those by hand."""
+    e = found.evidence
+    if e.run is None or e.run.positions is None:
+        return NO_COUNTS
+    K = e.run.steps
+    rows = {"the server's count": (e.run.rounds, *(n / e.run.rounds for n in e.run.positions))}
+    for name, hits in _by_hand(e).items():
+        if len(hits[0].hit) >= K:
+            accepted = Acceptance.of(hits)
+            rows[name] = (accepted.counts(K).sum(), *accepted.per_position(K))
+    columns = ["rounds", *(f"draft {k + 1} accepted in" for k in range(K))]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+
+
+def counts_said(found: Verdict) -> Markdown | None:
+    """Whether the server's counts are those predicted, on which text, and request by request where they are told."""
+    e = found.evidence
+    if e.match is None:
+        return None
+    text = next(f.what for f in found.why if f.where == "engine")
+    if e.match.same_text and e.run.requests:
+        mine = Acceptance.of(e.served or e.now).requests(e.run.steps).rounds
+        same = [mine[name] == e.run.requests[name].sum() for name in mine.index if name in e.run.requests]
+        text += f"; **{sum(same)} of {len(same)} requests took exactly as many rounds as predicted**"
+    return Markdown(readings.upper(text) + ".")
+
+
+def mend(found: Verdict) -> Markdown:
+    """What to do: lines of config.json as a diff, all else in words."""
+    changes = [change for change in found.do.split("; ") if change]
+    if not changes or found.evidence.ckpt is None:
+        return Markdown(f"To do: {found.do}." if found.do else "Nothing to change was found.")
+    before = (found.evidence.ckpt.path / "config.json").read_text(encoding="utf-8")
+    after, words = before, []
+    for change in changes:
+        line = re.match(r'"(\w+)": (\[[^\]]*\]|true|false|[\d.]+)(?!\w|,)(.*)', change)
+        words += [change] if not line else [line[3].strip()] if line[3] else []
+        after = _written(after, line[1], line[2]) if line else after
+    diff = list(
+        difflib.unified_diff(before.splitlines(), after.splitlines(), "config.json", "config.json, mended", "", "", 1, "")
+    )
+    told = "```diff\n" + "\n".join(diff) + "\n```\n" if diff else ""
+    return Markdown(told + ("Also: " if diff and words else "") + "; ".join(words))
+
+
+def _written(text: str, key: str, value: str) -> str:
+    """`text` of a config.json with `key` set wherever it stands; at its top where it does not."""
+    there = re.compile(rf'("{key}"\s*:\s*)(\[[^\]]*\]|"[^"]*"|[^\s,}}]+)')
+    line = f'{{\n  "{key}": {value},'
+    return there.sub(lambda m: m[1] + value, text) if there.search(text) else text.replace("{", line, 1)
+
+
+def command(found: Verdict, checkpoint: str | None, options: Mapping[str, object]) -> Markdown:
+    """The same question on the command line. `options`: name -> value, a list for several, None for none."""
+    words = ["eagle3", "verdict", *([checkpoint] if checkpoint else [])]
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [value]
+        words += [f"--{name}", *map(str, values)] if value not in (None, []) else []
+    return Markdown(f"```bash\n{shlex.join(words)}\necho $?  # {found.exit_code} for this verdict\n```")

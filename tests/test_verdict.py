@@ -1,0 +1,173 @@
+"""The verdict names the place and the thing, accuses nobody without a margin, and works with whatever it is given."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+import torch
+from test_probe import written_for
+
+import eagle3lib as e3
+from eagle3lib.judge.rules import PLACES
+from eagle3lib.judge.serving import compare_states
+from eagle3lib.read.served import Served
+from eagle3lib.show.cli import main
+from eagle3lib.show.cli_verdict import figure_of, measured_of
+
+SGLANG = "python -m sglang.launch_server --speculative-algorithm EAGLE3 --speculative-eagle-topk 1"
+KIMI = [e3.Measured(1, 56.8, 1.6), e3.Measured(15, 46.7, 1.9)]
+
+
+def text_of(drafter: e3.Drafter, samples: int = 16, follow: float = 0.8) -> list[e3.Capture]:
+    return written_for(drafter, samples, follow)
+
+
+def log_of(walk: e3.Acceptance, steps: int, **changes) -> Served:
+    counts = walk.walks[steps]
+    total = sum(counts.values())
+    accepted = int(total @ np.arange(steps + 1))
+    told = {"name": "log", "steps": steps, "rounds": int(total.sum()), "accepted": accepted, "source": "log", "requests": counts}
+    return Served(**{**told, "accept_length": walk.tau(steps), **changes})
+
+
+def test_the_published_case_from_flags_and_speeds_alone():
+    found = e3.verdict(flags=f"{SGLANG} --speculative-num-steps 1 --speculative-num-draft-tokens 16", measured=KIMI, baseline=90)
+    assert (found.where, found.what, found.exit_code) == ("flags", "draft steps", 10)
+    assert "71.0" in found.sentence
+    assert "--speculative-num-steps 3" in found.do
+    assert found.cost.loc["break-even", "accept length"] == pytest.approx(1.6 / 56.8 * 90)
+    assert found.cost.loc["perfect drafter", "tokens a second"] == pytest.approx(2 / (1.6 / 56.8))
+
+
+def test_good_flags_and_slow_rounds_are_economics():
+    found = e3.verdict(
+        flags=f"{SGLANG} --speculative-num-steps 1 --speculative-num-draft-tokens 2", measured=KIMI[:1], baseline=90
+    )
+    assert found.where == "economics"
+    quick = e3.verdict(measured=[e3.Measured(3, 150, 2.9)], baseline=90)
+    assert quick.where == "cannot tell"
+
+
+def test_a_number_that_is_no_accept_length():
+    assert e3.verdict(measured=[e3.Measured(3, 50, 0.6)], baseline=40).where == "metric definition"
+    assert e3.verdict(measured=[e3.Measured(1, 50, 2.4)], baseline=40).where == "metric definition"
+
+
+def test_nothing_given_accuses_nobody(tiny_checkpoint):
+    for given in ({}, {"ckpt": tiny_checkpoint}, {"baseline": 90.0}):
+        found = e3.verdict(**given)
+        assert (found.where, found.exit_code) == ("cannot tell", 11)
+        assert found.settle
+
+
+def test_only_a_log():
+    def log(tau):
+        return Served("log", 3, 100, int(100 * (tau - 1)), tau, None, "log")
+
+    assert e3.verdict(logs=[log(2.9)]).where == "nothing"
+    assert e3.verdict(logs=[log(1.3)]).where == "cannot tell"
+    assert e3.verdict(logs=[log(1.0)]).where == "cannot tell"
+
+
+def test_wrong_ids_in_the_config(tiny_checkpoint):
+    trained = tiny_checkpoint.recipe.replace(streams=(3, 0, 2))
+    found = e3.verdict(tiny_checkpoint, text_of(e3.Drafter(tiny_checkpoint, trained)), steps=2)
+    assert (found.where, found.what, found.exit_code) == ("checkpoint", "streams", 10)
+    assert "[3, 0, 2]" in found.do
+    assert found.cost.loc["if mended", "accept length"] > found.cost.loc["now", "accept length"] + 0.3
+    assert found.evidence.probe.streams == (3, 0, 2)
+
+
+def test_a_sound_drafter_is_not_accused(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint))
+    found = e3.verdict(tiny_checkpoint, captures, served=captures, steps=2)
+    assert found.where in ("nothing", "training or text")
+    assert not found.also
+
+
+def test_few_prompts_tell_nothing(tiny_checkpoint):
+    found = e3.verdict(tiny_checkpoint, text_of(e3.Drafter(tiny_checkpoint), 5), steps=2)
+    assert (found.where, found.exit_code) == ("cannot tell", 11)
+    assert "prompts or more" in found.settle
+    one = e3.verdict(tiny_checkpoint, text_of(e3.Drafter(tiny_checkpoint), 1), steps=2)
+    assert one.where == "cannot tell"
+
+
+def spoiled(captures, function):
+    """What a server hands over: the three streams, spoiled, without names."""
+    return [
+        c.replace(streams={f"slot{i}": function(i, c) for i in range(3)}, known={}, last=None, last_kind="none") for c in captures
+    ]
+
+
+SERVED = {
+    "streams": lambda i, c: c.stream((0, 2, 3)[i]),
+    "rows": lambda i, c: torch.cat([c.stream(i + 2)[:1], c.stream(i + 2)[:-1]]),
+    "scale": lambda i, c: 4 * c.stream(i + 2),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_what_the_server_hands_over(tiny_checkpoint, name):
+    captures = text_of(e3.Drafter(tiny_checkpoint), 20)
+    finding = compare_states(spoiled(captures, SERVED[name]), captures, (2, 3, 4))
+    assert (finding.level, finding.name) == ("fault", name)
+    found = e3.verdict(tiny_checkpoint, captures, served=spoiled(captures, SERVED[name]), steps=2)
+    if name != "scale":  # it costs nothing behind a norm, and then accuses nobody
+        assert (found.where, found.what) == ("serving capture", name)
+        assert found.cost.loc["if mended", "accept length"] > found.cost.loc["now", "accept length"]
+
+
+def test_good_states_at_the_server_are_said_good(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint), 4)
+    assert compare_states(spoiled(captures, lambda i, c: c.stream(i + 2)), captures, (2, 3, 4)).level == "ok"
+    other = [c.replace(token_ids=(c.token_ids + 1) % tiny.V) for c in captures]
+    assert compare_states(other, captures, (2, 3, 4)) is None  # nothing in common
+
+
+def test_an_engine_that_runs_it_otherwise(tiny_checkpoint):
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter, 20)
+    wrong = drafter.but(target_ids=torch.arange(tiny.VD))
+    served = spoiled(captures, lambda i, c: c.stream(i + 2))
+    log = log_of(e3.acceptance(wrong, captures, e3.Chain(2)), 2)
+    found = e3.verdict(tiny_checkpoint, captures, served=served, logs=[log])
+    assert (found.where, found.what) == ("engine", "map")
+    good = log_of(e3.acceptance(drafter, captures, e3.Chain(2)), 2)
+    assert e3.verdict(tiny_checkpoint, captures, served=served, logs=[good]).where in ("nothing", "training or text")
+    other_text = log_of(e3.acceptance(wrong, captures, e3.Chain(2)), 2, requests=None, rounds=10, accepted=3, accept_length=1.3)
+    assert e3.verdict(tiny_checkpoint, captures, logs=[other_text]).where != "engine"
+
+
+def test_a_broken_folder_is_a_verdict_and_a_wrong_path_is_not(tmp_path, capsys):
+    tensors = tiny.drafter_tensors()
+    tensors["d2t"] = tensors["d2t"] + torch.arange(tiny.VD) + 60  # ids beyond the vocabulary
+    del tensors["t2d"]
+    folder = tiny.write_drafter(tmp_path / "broken", tensors)
+    assert main(["verdict", str(folder)]) == 10
+    assert "The checkpoint is broken" in capsys.readouterr().out
+    assert main(["verdict", str(tmp_path / "nowhere")]) == 2
+    assert main(["verdict", "--captures", str(tmp_path)]) == 2
+
+
+def test_the_command_line(tmp_path, capsys):
+    given = ["--flags", f"{SGLANG} --speculative-num-steps 1 --speculative-num-draft-tokens 16"]
+    given += ["--measured", "K=0 tok/s=90.0", "K=1 tok/s=56.8 tau=1.6", "--json"]
+    assert main(["verdict", *given]) == 10
+    told = json.loads(capsys.readouterr().out)
+    assert (told["where"], told["what"], told["exit"]) == ("flags", "draft steps", 10)
+    assert told["where"] in PLACES
+    assert main(["verdict", "--measured", "K=x tok/s=1"]) == 2
+    assert "expected" in capsys.readouterr().err
+
+
+def test_spellings_of_the_command_line():
+    assert measured_of("K=1 tok/s=56.8 tau=1.6") == e3.Measured(1, 56.8, 1.6)
+    assert figure_of("SpecForge") == ("SpecForge", "acc_0")
+    assert figure_of("speculators full_acc_0") == ("speculators", "full_acc_0")
+    for wrong in ("K=1", "tok/s=3", "K=1.5 tok/s=3", "K=1 tok/s=-3", "K=1 speed=3", "K=one tok/s=3"):
+        with pytest.raises(e3.InputError, match="expected"):
+            measured_of(wrong)
+    with pytest.raises(e3.InputError, match="expected one of"):
+        figure_of("nobody")
