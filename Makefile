@@ -15,7 +15,7 @@ export EAGLE3_ROOT := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env target workbook test lab notebooks truth demo-data lint clean have-notebooks
+.PHONY: help env target workbook test lab notebooks truth battery demo-data lint clean have-notebooks
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -48,6 +48,11 @@ truth: env target build/speculators/.ready ## both truths at length, against spe
 	done
 	@echo "truth: the forward against them, and the walk against live decoding, half an hour on two cores"
 	@PYTHONPATH=tests $(PY) tests/truth/run.py --reference build/truth
+
+battery: env target ## every fault and every sound case through the verdict, tests/battery/results.md: an hour or two
+	@echo "battery: recording its captures (some minutes, once), then the cases, an hour or two on two cores; Ctrl-C loses nothing"
+	@PYTHONPATH=tests $(PY) -m battery.record
+	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m battery.run
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"

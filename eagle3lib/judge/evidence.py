@@ -30,6 +30,7 @@ SAMPLES = 96  # of each set of captures: more narrow the intervals and change no
 STEPS = 3  # draft steps where nothing says how many were served
 FEWEST = 4  # draft steps that the shape of the curve needs
 ALPHA = 0.01
+OF_CAPTURE = ("rows", "scale", "residual", "norm of states")  # kinds of change that a recording can be guilty of
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,8 @@ def _on_top(drafter: Drafter, some: list[Capture], depth: int, ways: Sequence[Hy
 
 def _served(found: Evidence, some: list[Capture], at_server: list[Capture], device: str, dtype: str) -> Evidence:
     """The drafter on the rows that the server hands it, beside the same tokens in training's captures."""
-    recipe, trained = found.ckpt.recipe, found.probe.streams if found.probe.found else found.probe.playable
+    recipe, ways = found.ckpt.recipe, found.probe.found
+    trained = found.probe.streams if ways and ways[0].kind == "streams" else found.probe.playable
     checks = check_captures(found.ckpt, at_server)
     found = replace(found, served_checks=checks, states=compare_states(at_server, some, trained))
     if unusable(checks):
@@ -173,9 +175,7 @@ def _served(found: Evidence, some: list[Capture], at_server: list[Capture], devi
     handed = slots if len(slots) == recipe.n_streams else recipe.streams
     by_position = [one.replace(streams={f"slot{i}": one.stream(n) for i, n in enumerate(handed)}, known={}) for one in at_server]
     drafter = Drafter(found.ckpt, recipe.replace(streams=None), device, dtype)
-    others = tuple(
-        way for way in found.probe.found if way.kind in ("norm", "rope", "weights", "map", "head", "embedding", "recurrence")
-    )
+    others = tuple(way for way in ways if way.kind not in (*OF_CAPTURE, "streams"))
     served = _on_top(drafter, by_position, max(found.steps, FEWEST), others)
     names = {one.name: one for one in found.mended}
     same = [one.name for one in served if one.name in names and one.hit.shape == names[one.name].hit.shape]

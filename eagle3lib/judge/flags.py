@@ -35,15 +35,17 @@ class Rule:
     what: str
     change: str
     source: str
+    name: str = "flags"  # of the Finding
 
 
 RULES = (
     Rule("SGLang", "fault", lambda f: not f.tree and f.K == 1 and (f.tokens or 0) > 2,
          "asked for {tokens} draft tokens, but --speculative-num-steps 1 with top-k 1 drafts K = 1: they are forced to 2, the "
-         "root and one draft, so accept length is at most 2", "{usual}", f"{SGLANG}; THUDM/slime#1017"),
+         "root and one draft, so accept length is at most 2", "{usual}", f"{SGLANG}; THUDM/slime#1017", "draft steps"),
     Rule("SGLang", "warning", lambda f: not f.tree and f.K and f.K > 1 and f.tokens not in (None, f.K + 1),
          "asked for {tokens} draft tokens, but --speculative-num-steps {K} with top-k 1 drafts K = {K}: they are forced to "
-         "{verified}, the root and {K} drafts", "--speculative-num-draft-tokens {verified}", f"{SGLANG}; THUDM/slime#1017"),
+         "{verified}, the root and {K} drafts", "--speculative-num-draft-tokens {verified}",
+         f"{SGLANG}; THUDM/slime#1017", "draft steps"),
     Rule("SGLang", "fault", lambda f: f.tree and f.tokens and f.tokens > f.cap,
          "asked to verify {tokens} tokens, but a tree of {K} steps with top-k {topk} has only {cap}: the server stops there",
          "--speculative-num-draft-tokens {cap}", "sgl-project/sglang speculative/: topk + topk^2 * (steps - 1) and the root"),
@@ -66,9 +68,10 @@ RULES = (
          "no --speculative-eagle-topk beside --speculative-num-steps: read as 1 here, a chain", "{chain}", SGLANG),
     Rule("SGLang", "fault", lambda f: f.algorithm in ("EAGLE", "NEXTN") and f.eagle3,
          "--speculative-algorithm {algorithm} with an EAGLE-3 drafter: one state is fed where fc.weight takes several, and "
-         "accept length is 1.00", "--speculative-algorithm EAGLE3", "sgl-project/sglang#21272"),
+         "accept length is 1.00", "--speculative-algorithm EAGLE3", "sgl-project/sglang#21272", "algorithm"),
     Rule("SGLang", "fault", lambda f: f.algorithm not in (None, "EAGLE3", "EAGLE", "NEXTN") and f.eagle3,
-         "--speculative-algorithm {algorithm} has no use for an EAGLE-3 drafter", "--speculative-algorithm EAGLE3", SGLANG),
+         "--speculative-algorithm {algorithm} has no use for an EAGLE-3 drafter", "--speculative-algorithm EAGLE3", SGLANG,
+         "algorithm"),
     Rule("SGLang", "warning", lambda f: "simulated" not in f.a and any(_below_one(f.a.get(k)) for k in THRESHOLDS),
          "an accept threshold below 1 lets drafts through that the target would not have chosen: accept length is too high, and "
          "the text not the target's own", "--speculative-accept-threshold-single 1.0 --speculative-accept-threshold-acc 1.0",
@@ -136,7 +139,10 @@ def check_flags(flags: Flags, ckpt: Checkpoint | None = None) -> Findings:
     told = vars(facts)
     return Findings(
         [
-            Finding(rule.level, "flags", rule.what.format_map(told), {"source": rule.source}, change=rule.change.format_map(told))
+            Finding(
+                rule.level, "flags", rule.what.format_map(told), {"source": rule.source}, change=rule.change.format_map(told),
+                name=rule.name,
+            )  # fmt: skip
             for rule in RULES
             if rule.engine in (None, flags.engine) and rule.when(facts)
         ]

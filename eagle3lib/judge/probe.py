@@ -21,12 +21,12 @@ from ..run.drafter import Drafter
 from ..run.slots import Slots
 from .finding import Finding, Findings
 from .hypotheses import Hypothesis, config_line, name_of, single_changes, streams_are
-from .ranking import ALPHA, Score, Shares, below, fewest, p_value, prompts_needed, race, rank
+from .ranking import ALPHA, GLANCE, THIRD, Score, Shares, below, fewest, p_value, prompts_needed, race, rank
 
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
 SAMPLES = 48  # more are not needed to tell streams apart, and cost time
 ROWS = 64  # rows scored of each sample: what comes later costs time and tells the same
-MARGIN = 0.02  # a single change must gain so much accuracy: true and smaller differences are nothing to mend
+MARGIN = 0.02  # the gain in accuracy that is worth an accusation: true and smaller differences are nothing to mend
 STEPS = 4  # draft steps run where a change shows only after the first
 AS_IS = "as configured"
 
@@ -87,9 +87,9 @@ def probe(
 
     `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. Score: right
     guesses of the target's next token, at step 1, or at steps 2 to 4 for what shows only there, on up to 64 rows a sample.
-    Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni); a single change must
-    also gain 0.02. Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer
-    streams than the drafter takes, too many to try, or no two samples.
+    Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni), and a gain of 0.02.
+    Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer streams than the
+    drafter takes, too many to try, or no two samples.
     """
     if len(captures) < 2:
         raise InputError(f"captures: {len(captures)} sample; the probe compares over samples and needs 2 or more, better 24")
@@ -153,10 +153,11 @@ def race_streams(
 
     def hopeless(name: str, shares: Shares) -> bool:
         leader = max(shares, key=lambda one: shares[one].mean())
-        return name != configured and below(shares[name] - shares[leader])
+        far = len(shares[name]) == GLANCE and bool(shares[name].mean() < THIRD * shares[leader].mean() > MARGIN)
+        return name != configured and (far or below(shares[name] - shares[leader]))
 
     with bar:
-        return race(list(hypotheses), len(some), run, hopeless)
+        return race(list(hypotheses), len(some), run, hopeless, (configured,))
 
 
 def try_changes(
@@ -191,7 +192,7 @@ def try_changes(
         return name in hypotheses and below(shares[name] - shares[later if name in late else AS_IS], MARGIN)
 
     with bar:
-        scores = race([AS_IS, *early, later, *late], len(some), run, hopeless)
+        scores = race([AS_IS, *early, later, *late], len(some), run, hopeless, (AS_IS, later))
     learned, score = learned_map(guesses, some)
     hypotheses[learned.name], scores[learned.name] = learned, score
     rows = []
@@ -298,7 +299,7 @@ def judge_streams(
         )
     mine = float(table.accuracy[name])
     evidence[f"as configured, {name}"] = mine
-    if table["p configured"][best] < ALPHA:
+    if table["p configured"][best] < ALPHA and table.accuracy[best] - mine >= MARGIN:
         alike = table.index[table["p best"] >= ALPHA]
         what = f"trained on {best}, but configured for {name}"
         if len(alike):

@@ -16,7 +16,9 @@ from ..measure.intervals import ratio_interval
 
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
 POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
-SCREEN = 8  # samples after which the hopeless are dropped
+GLANCE, SCREEN = 2, 8  # samples after which the hopeless are dropped
+MOST = 32  # that are run on all samples, the best of those that are not hopeless
+THIRD = 1 / 3  # of the leader's share after the first two samples: with a hundred rows no near rival is so far behind
 HOPELESS = 5.0  # standard errors of the paired difference that make one of them hopeless
 FEW, MANY = 6, 10_000  # from fewer samples no number of prompts is extrapolated; more than so many are not a plan
 
@@ -27,6 +29,7 @@ class Score:
 
     right: Int[np.ndarray, " S"]
     rows: Int[np.ndarray, " S"]
+    hopeless: bool = False  # dropped from the race for being told worse, not for want of room
 
     @property
     def value(self) -> float:
@@ -50,37 +53,41 @@ def race(
     samples: int,
     run: Callable[[int, Sequence[str]], dict[str, tuple[int, int]]],
     hopeless: Callable[[str, Shares], bool],
+    keep: Sequence[str] = (),
 ) -> dict[str, Score]:
     """Score of each name. `run(i, names)` gives right and rows of sample i under each name.
 
-    After 8 samples those that are `hopeless` are not run further.
+    After 2 and after 8 samples those that are `hopeless` are not run further, and of the others the 32 best.
     """
     counts: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
-    alive = list(names)
+    alive, dropped = list(names), set()
     for i in range(samples):
-        if i == SCREEN and samples > SCREEN:
+        if i in (GLANCE, SCREEN) and samples > SCREEN:
             shares = {name: np.array([right / max(rows, 1) for right, rows in counts[name]]) for name in alive}
-            alive = [name for name in alive if not hopeless(name, shares)]
+            dropped |= {name for name in alive if hopeless(name, shares)}
+            alive = [name for name in alive if name not in dropped]
+            if i == SCREEN:
+                alive = sorted(alive, key=lambda name: (name not in keep, -shares[name].mean()))[:MOST]
         for name, count in run(i, alive).items():
             counts[name].append(count)
-    return {name: Score(*np.array(found, dtype=np.int64).T) for name, found in counts.items()}
+    return {name: Score(*np.array(found, dtype=np.int64).T, name in dropped) for name, found in counts.items()}
 
 
 def below(apart: np.ndarray, margin: float = 0.0) -> bool:
-    """Whether the mean of paired differences lies 5 of its standard errors below `margin`."""
-    return bool(apart.mean() + HOPELESS * apart.std(ddof=1) / math.sqrt(len(apart)) < margin)
+    """Whether the mean of paired differences lies 5 of its standard errors below `margin`; never from two samples."""
+    return len(apart) > GLANCE and bool(apart.mean() + HOPELESS * apart.std(ddof=1) / math.sqrt(len(apart)) < margin)
 
 
 def p_value(a: Score, b: Score | None, tried: int) -> float:
     """Wilcoxon's signed-rank test over samples, times `tried` (Bonferroni), at most 1. nan against itself or nothing.
 
     By ranks, so that few samples cannot accuse: the smallest p of S samples is 2 / 2^S. One that was dropped from the race
-    has p 0 against the leaders: it was told from them by another rule.
+    has p 0 against those that were not: it was told from them by another rule; one that was left out for want of room has p 1.
     """
     if b is None or a is b:
         return float("nan")
     if len(a.rows) != len(b.rows):
-        return 0.0
+        return 0.0 if a.hopeless or b.hopeless else 1.0
     shares = [x.by_sample() for x in (a, b)]
     return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
 

@@ -11,7 +11,7 @@ from ..measure.acceptance import Acceptance
 from ..measure.intervals import told
 from ..measure.speed import paid, round_time
 from ..run.chain import Hits
-from .evidence import Evidence, lower, settings, shape
+from .evidence import OF_CAPTURE, Evidence, lower, settings, shape
 from .finding import Findings
 from .heads import lowest
 from .ranking import fewest
@@ -20,8 +20,8 @@ PLACES = (
     "checkpoint", "training capture", "serving capture", "engine", "flags", "metric definition", "economics",
     "training or text", "nothing", "cannot tell",
 )  # fmt: skip
-OF_CAPTURE = ("rows", "scale", "residual", "norm of states")  # kinds of change that a recording can be guilty of
 WEAKEST = 1.2  # the lowest accept length that a published or reported weak drafter has, at any K (NickL77/BaldEagle#17)
+TEXT = 0.1  # a server's text may well cost so much of the accepted drafts; below that nothing is asked
 NOTHING = 1.005  # an accept length so near 1 is no weak model's: published weak ones reach 1.2
 
 
@@ -233,6 +233,28 @@ def of_the_engine(e: Evidence) -> Answer | None:
     )
 
 
+def of_other_text(e: Evidence) -> Answer | None:
+    """Worse at the server than by hand, but not on the same text."""
+    if not e.mended:
+        return None
+    good = Acceptance.of(e.mended)
+    low, here = good.interval(e.steps)[0], told(good.tau(e.steps), *good.interval(e.steps))
+    if e.served and not e.reference:
+        there = Acceptance.of(e.served)
+        if there.interval(e.steps)[1] < low:
+            seen = f"{told(there.tau(e.steps), *there.interval(e.steps))} on what the server hands over, {here} on training's"
+            sentence = f"The server's states do worse ({seen}), but on other text: text or states cannot be told."
+            return Answer("cannot tell", "unknown", sentence, settle="the same tokens, recorded on both sides")
+    if e.run is None or (e.match and e.match.same_text) or not e.run.accept_length < low - TEXT * (low - 1):
+        return None
+    seen = f"accept length {e.run.accept_length:.2f} at the server, {here} by hand"
+    how = e.match.how if e.match else "its K was not drafted here"
+    sentence = f"The server does worse than the drafter by hand ({seen}), on other text as far as is known: {how}."
+    return Answer(
+        "cannot tell", "unknown", sentence, settle="rounds and accepted drafts of the recorded prompts, request by request"
+    )
+
+
 def of_the_economics(e: Evidence) -> Answer | None:
     """Settings at which no drafter, or not this one, could pay."""
     known = settings(e)
@@ -377,5 +399,6 @@ def nothing_given(e: Evidence) -> Answer:
 
 RULES: tuple[Rule, ...] = (
     of_the_flags, of_the_definition, of_the_recording, of_the_probe, of_the_serving_capture, of_what_is_served, of_the_engine,
-    of_the_claim, of_the_economics, of_the_curve, of_the_mask, of_power, of_the_drafter, of_the_log,
+    of_the_claim, of_the_economics, of_the_curve, of_the_mask, of_other_text,
+    of_power, of_the_drafter, of_the_log,
 )  # fmt: skip

@@ -19,6 +19,7 @@ from .hypotheses import Hypothesis, config_line, name_of
 
 NEAR = 0.05  # a slot this near to a recorded stream is it, in half precision or eight bits
 SCALED = 0.1  # a scale this far from 1 is another one
+TIES = 0.002  # rounds of ways that cannot be told apart
 CLOSE = 0.02  # rounds predicted and counted may differ by so much: ties, and drafts counted past the end of a request
 ALPHA = 0.01
 SCREEN = 8  # samples on which ways to run the drafter are sorted out first
@@ -110,7 +111,8 @@ def match(
             if apart <= CLOSE:
                 fits.append((apart, way))
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
-    fits = tuple(way for _, way in sorted(fits, key=lambda one: one[0]))
+    nearest = min((apart for apart, _ in fits), default=0.0)  # often 0: then what is merely near is not it
+    fits = tuple(way for apart, way in sorted(fits, key=lambda one: one[0]) if apart <= 2 * nearest + TIES)
     return Match(True, how, differs, expected.tau(steps), table, fits)
 
 

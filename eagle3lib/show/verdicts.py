@@ -13,9 +13,8 @@ import pandas as pd
 from IPython.display import Markdown
 from matplotlib.ticker import MaxNLocator
 
-from ..judge.evidence import Evidence, settings
-from ..judge.probe import MARGIN
-from ..judge.ranking import ALPHA
+from ..judge.evidence import Evidence
+from ..judge.probe import ALPHA, MARGIN
 from ..judge.verdict import CANNOT_TELL, Verdict
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
@@ -28,17 +27,19 @@ from .figures import COLOURS, MARKERS, Picture, label
 SHOWN = 12  # single changes drawn: the others do worse still
 NO_STATES = Markdown("Not measured: it needs the drafter (`CHECKPOINT`) and recorded hidden states (`CAPTURES`).")
 NO_COUNTS = Markdown("Not measured: it needs a log that prints counts by position (`LOG`); SGLang's prints only a mean.")
+NO_FLAGS = Markdown("Not given: the launch line (`FLAGS`). It says what K really was, and whether the flags do what was asked.")
 NO_SPEEDS = Markdown(
-    "Not given. The launch line (`FLAGS`) says what K really was, and whether the flags do what was asked. Tokens a second "
-    "with the drafter at one K or more (`MEASURED`) and without (`BASELINE`) say what a round takes, from which accept length "
+    "Not given: tokens a second with the drafter (`MEASURED`) and without (`BASELINE`). They say from which accept length "
     "drafting pays, and whether a perfect drafter could pay at all."
 )
+UNUSED = "**The recorded states were not used: that takes the drafter (`CHECKPOINT`) and its target (`TARGET`).** "
+# Colour and mark by a word of the name; what is configured is orange, as in the picture of the streams.
+STYLES = {"mended": 0, "server's states": 2, "same tokens": 3, "count": 6, "break-even": 4}
 
 
 def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
-    """Those of `runs` that may be of this drafter as configured: not one that names another drafter, or other streams.
-
-    Engines' logs name neither, so all of theirs stay. Without a checkpoint: those of the drafter and streams that come first.
+    """Those of `runs` that may be of this drafter as configured: they name no other drafter and no other streams; engines' logs
+    name none. Without a checkpoint: those of the drafter and streams that come first.
     """
     if ckpt is None:
         return [run for run in runs if (run.drafter, run.streams) == (runs[0].drafter, runs[0].streams)]
@@ -46,10 +47,20 @@ def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
     return [run for run in runs if run.drafter in (None, name) and (mine is None or run.streams in (None, mine))]
 
 
-def answer(found: Verdict) -> Markdown:
-    """The sentence; where it cannot be told, also what would settle it."""
+def runnable(ckpt: Checkpoint | None) -> bool:
+    """Whether embedding and head are the drafter's own, or a target supplies them."""
+    return ckpt is not None and (ckpt.target is not None or {"embed_tokens.weight", "lm_head.weight"} <= set(ckpt.names))
+
+
+def answer(found: Verdict, unused: object = None) -> Markdown:
+    """The sentence; where it cannot be told, also what would settle it. `unused`: states that the drafter could not run on."""
     settle = f" What would settle it: {found.settle}." if found.exit_code == CANNOT_TELL and found.settle else ""
-    return Markdown(f"**{readings.plain(found.sentence)}**{settle}")
+    return Markdown(f"{UNUSED if unused else ''}**{readings.plain(found.sentence)}**{settle}")
+
+
+def _style(name: str) -> dict[str, str]:
+    number = next((number for word, number in STYLES.items() if word in name), 1)
+    return {"color": COLOURS[number], "marker": MARKERS[number]}
 
 
 def _by_hand(e: Evidence) -> dict[str, list]:
@@ -59,20 +70,19 @@ def _by_hand(e: Evidence) -> dict[str, list]:
     title = readings.title(e.probe, readings.by_default(e.ckpt.recipe)).strip(",")
     place = "" if e.place == "training capture" else ", on the server's states"
     sets = {f"by hand, {title}{place}": e.now, f"by hand, mended{place}": e.mended if e.mended is not e.now else None,
-            "by hand, on the server's states": e.served, "by hand, the same tokens as in training": e.reference}  # fmt: skip
+            "by hand, on the server's states": e.served, "by hand, same tokens on training's states": e.reference}  # fmt: skip
     return {name: hits for name, hits in sets.items() if hits}
 
 
 def numbers(found: Verdict) -> pd.DataFrame:
     """Accept length at K from every side, with its 95 % interval: by hand, counted by the server, and where drafting pays."""
-    e, K, rows = found.evidence, found.steps, {}
-    sides = {name: Acceptance.of(hits) for name, hits in _by_hand(e).items()}
-    if e.run and e.run.requests and e.run.steps == K:
-        sides["the server's count"] = Acceptance({K: e.run.requests}, {})
-    for name, accepted in sides.items():
-        rows[name] = (accepted.tau(K), *accepted.interval(K))
-    if e.run and "the server's count" not in rows:
-        rows["the server's count"] = (e.run.accept_length, np.nan, np.nan)
+    e, K = found.evidence, found.steps
+    counted = {name: Acceptance.of(hits) for name, hits in _by_hand(e).items()}
+    rows = {name: (accepted.tau(K), *accepted.interval(K)) for name, accepted in counted.items()}
+    if run := e.run:
+        other = "" if run.steps in (K, None) else f", at K = {run.steps}"
+        spread = Acceptance({run.steps: run.requests}, {}).interval(run.steps) if run.requests else (np.nan, np.nan)
+        rows[f"the server's count{other}"] = (run.accept_length, *spread)
     if "break-even" in found.cost.index:
         rows["break-even: drafting pays from here"] = (found.cost["accept length"]["break-even"], np.nan, np.nan)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accept length", "low", "high"])
@@ -86,22 +96,20 @@ def sides(found: Verdict) -> Picture | Markdown:
     figure = Picture(figsize=(7.2, 0.45 * len(table) + 1.1), layout="constrained")
     axes = figure.subplots()
     for place, (name, row) in enumerate(table.iterrows()):
-        kind = 2 if name.startswith("break") else 1 if name.startswith("the server") else 0
-        axes.hlines(place, row.low, row.high, color=COLOURS[kind], linewidth=2)
-        axes.plot(row["accept length"], place, MARKERS[kind], color=COLOURS[kind], markersize=8)
+        axes.hlines(place, row.low, row.high, color=_style(name)["color"], linewidth=2)
+        axes.plot(row["accept length"], place, markersize=8, **_style(name))
         axes.annotate(told(*row), (np.nanmax(row), place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=10)
     axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(table)), table.index, fontsize=10)
-    axes.set_ylim(len(table) - 0.5, -0.5)
     most = np.nanmax(table.to_numpy())
-    axes.set_xlim(1 - 0.1 * (most - 0.9), most + 0.4 * (most - 0.9))
-    axes.set_xlabel(f"accept length at K = {K} (tokens a round, from 1 to {K + 1})")
+    axes.set(xlim=(1 - 0.1 * (most - 0.9), most + 0.4 * (most - 0.9)), ylim=(len(table) - 0.5, -0.5),
+             xlabel=f"accept length at K = {K} (tokens a round, from 1 to {K + 1})")  # fmt: skip
     axes.grid(axis="x", alpha=0.25)
     return figure
 
 
-def sides_said(found: Verdict) -> Markdown:
-    """What the numbers say of each other, and which were not given."""
+def sides_said(found: Verdict) -> Markdown | None:
+    """The numbers, and what they say of each other."""
     e = found.evidence
     text = "; ".join(f"{name} **{told(*row)}**" for name, row in numbers(found).iterrows())
     text = readings.upper(text) + f". A perfect drafter would reach {found.steps + 1}." if text else ""
@@ -110,10 +118,7 @@ def sides_said(found: Verdict) -> Markdown:
         text += f" As it is, the same text takes **{now / mended:.2f} times** as many rounds as mended."
     if e.states:
         text += f" {readings.upper(readings.plain(e.states.what))}."
-    given = {"the server's states (`SERVED`)": e.served or e.served_checks or e.place == "serving capture",
-             "a server's counts (`LOG`)": e.run, "round times (`MEASURED`, `BASELINE`)": settings(e) and e.baseline}  # fmt: skip
-    lacks = ", ".join(name for name, value in given.items() if not value)
-    return Markdown(text + (f" Not given: {lacks}." if lacks else ""))
+    return Markdown(text) if text else None
 
 
 def counting(table: pd.DataFrame) -> pd.Series:
@@ -125,12 +130,13 @@ def changes(found: Verdict) -> Picture | Markdown:
     """Accuracy gained by single changes, best first; dotted: the gain from which one counts. Orange and hatched: it does."""
     if not found.evidence.probe:
         return NO_STATES
-    table = found.evidence.probe.changes.sort_values("gained", ascending=False).head(SHOWN)
+    table = (every := found.evidence.probe.changes).sort_values("gained", ascending=False).head(SHOWN)
     figure = Picture(figsize=(8.2, 0.33 * len(table) + 1.2), layout="constrained")
     axes = figure.subplots()
     for place, (row, counts) in enumerate(zip(table.itertuples(), counting(table), strict=True)):
-        axes.barh(place, row.gained, color=COLOURS[int(counts)], alpha=0.7, hatch="//" if counts else None)
-        p = "dropped early" if row.p != row.p else f"p = {row.p:.1g}"
+        early = row.p != row.p
+        axes.barh(place, row.gained, color=COLOURS[int(counts)], alpha=0.3 if early else 0.7, hatch="//" if counts else None)
+        p = "dropped early" if early else f"p = {row.p:.1g}"
         axes.annotate(f"{row.gained:+.3f}, {p}", (max(row.gained, MARGIN), place), xytext=(6, 0), textcoords="offset points",
                       va="center", fontsize=9)  # fmt: skip
     axes.axvline(0, color="black", linewidth=0.8)
@@ -138,8 +144,8 @@ def changes(found: Verdict) -> Picture | Markdown:
     axes.set_yticks(range(len(table)), table.index, fontsize=9)
     axes.invert_yaxis()
     left, right = min(table.gained.min(), 0), max(table.gained.max(), MARGIN)
-    axes.set_xlim(left - 0.03 * (right - left), right + 0.4 * (right - left))
-    axes.set_xlabel("accuracy gained by the change (higher is better)")
+    axes.set(xlim=(left - 0.03 * (right - left), right + 0.4 * (right - left)),
+             xlabel=f"accuracy gained by the change (higher is better), best {len(table)} of {len(every)}")  # fmt: skip
     figure.legend(fontsize=9, loc="outside lower center", frameon=False)
     return figure
 
@@ -151,13 +157,11 @@ def changes_said(found: Verdict) -> Markdown | None:
         return None
     table = probe.changes.sort_values("gained", ascending=False)
     best, number = table.iloc[0], int(counting(table).sum())
-    p = "" if best.p != best.p else f", corrected p {best.p:.1g}"
-    streams = probe.found and probe.found[0].kind == "streams"
-    on = ", ".join(map(label, probe.streams if streams else probe.playable))
+    p = ", dropped early" if best.p != best.p else f", corrected p {best.p:.1g}"
+    on = ", ".join(map(label, probe.streams if any(way.kind == "streams" for way in probe.found) else probe.playable))
     return Markdown(
         f"Of {len(table)} single changes on top of {on}, **{number or 'none'}** {'count' if number > 1 else 'counts'}. The "
-        f"largest gain is {best.gained:+.3f}: {best.name}{p}. {table.p.isna().sum()} were dropped after {table.samples.min()} "
-        "prompts, being too far behind."
+        f"largest gain is {best.gained:+.3f}: {best.name}{p}. {table.p.isna().sum()} were dropped before the last prompt."
     )
 
 
@@ -171,15 +175,15 @@ def marginal(found: Verdict) -> Picture | Markdown:
         return NO_STATES
     figure = Picture(figsize=(6.4, 3.9), layout="constrained")
     axes = figure.subplots()
-    for i, (name, one) in enumerate(_accuracies(found.evidence).items()):
-        table, style = one.table(), {"color": COLOURS[i]}
-        axes.plot(table.index, table.marginal, marker=MARKERS[i], label=name, **style)
-        axes.fill_between(table.index, table["marginal low"], table["marginal high"], alpha=0.15, linewidth=0, **style)
-    if found.evidence.claimed is not None:
-        axes.plot([1], [found.evidence.claimed], "*", color="black", markersize=13, label="claimed, at step 1")
+    for name, one in _accuracies(found.evidence).items():
+        table, style = one.table(), _style(name)
+        axes.plot(table.index, table.marginal, label=name, **style)
+        axes.fill_between(table.index, table["marginal low"], table["marginal high"], color=style["color"], alpha=0.15, lw=0)
+    if (e := found.evidence).figures is not None:  # else the claim cannot be compared on this text
+        name = " ".join(e.claimed_by or ("a figure",)) + ", claimed"
+        axes.plot([1], [e.claimed], "*", color="black", markersize=13, label=name)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_ylim(bottom=0)
-    axes.set(xlabel="draft step (true tokens fed)", ylabel="marginal accuracy (higher is better)")
+    axes.set(xlabel="draft step (true tokens fed)", ylabel="marginal accuracy (higher is better)", ylim=(0, None))
     axes.grid(alpha=0.25)
     figure.legend(fontsize=10, loc="outside lower center", ncols=3, frameon=False)
     return figure
@@ -190,13 +194,13 @@ def marginal_said(found: Verdict) -> Markdown | None:
     e = found.evidence
     if not e.now:
         return None
-    shape = next(f.what for f in found.why if "shape" in f.evidence)
+    shape = next(f.what for f in found.why if "shape" in f.evidence).partition("; ")[2]
     claim = e.figures.loc[e.claimed_by] if e.figures is not None and e.claimed_by in e.figures.index else None
-    return Markdown(f"**{readings.upper(shape)}.** {results.accuracies(_accuracies(e), e.checks, claim, e.claimed)}")
+    return Markdown(f"**As it is run now, {shape}.** {results.accuracies(_accuracies(e), e.checks, claim, e.claimed)}")
 
 
 def counts(found: Verdict) -> pd.DataFrame | Markdown:
-    """Accepted at each position: the server's rounds and shares beside those by hand."""
+    """Rounds, and the share of them that accepted draft 1, 2, ...: the server's, and by hand."""
     e = found.evidence
     if e.run is None or e.run.positions is None:
         return NO_COUNTS
@@ -204,10 +208,8 @@ def counts(found: Verdict) -> pd.DataFrame | Markdown:
     rows = {"the server's count": (e.run.rounds, *(n / e.run.rounds for n in e.run.positions))}
     for name, hits in _by_hand(e).items():
         if len(hits[0].hit) >= K:
-            accepted = Acceptance.of(hits)
-            rows[name] = (accepted.counts(K).sum(), *accepted.per_position(K))
-    columns = ["rounds", *(f"draft {k + 1} accepted in" for k in range(K))]
-    return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
+            rows[name] = ((accepted := Acceptance.of(hits)).counts(K).sum(), *accepted.per_position(K))
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["rounds", *(f"draft {k + 1}" for k in range(K))])
 
 
 def counts_said(found: Verdict) -> Markdown | None:
@@ -224,21 +226,18 @@ def counts_said(found: Verdict) -> Markdown | None:
 
 
 def mend(found: Verdict) -> Markdown:
-    """What to do: lines of config.json as a diff, all else in words."""
-    changes = [change for change in found.do.split("; ") if change]
-    if not changes or found.evidence.ckpt is None:
+    """What to do: of a checkpoint, lines of its config.json as a diff; all else in words."""
+    if found.where != "checkpoint":
         return Markdown(f"To do: {found.do}." if found.do else "Nothing to change was found.")
-    before = (found.evidence.ckpt.path / "config.json").read_text(encoding="utf-8")
-    after, words = before, []
-    for change in changes:
+    before = after = (found.evidence.ckpt.path / "config.json").read_text(encoding="utf-8")
+    words = []
+    for change in found.do.split("; "):
         line = re.match(r'"(\w+)": (\[[^\]]*\]|true|false|[\d.]+)(?!\w|,)(.*)', change)
-        words += [change] if not line else [line[3].strip()] if line[3] else []
+        words += [line[3].strip() if line else change]
         after = _written(after, line[1], line[2]) if line else after
-    diff = list(
-        difflib.unified_diff(before.splitlines(), after.splitlines(), "config.json", "config.json, mended", "", "", 1, "")
-    )
-    told = "```diff\n" + "\n".join(diff) + "\n```\n" if diff else ""
-    return Markdown(told + ("Also: " if diff and words else "") + "; ".join(words))
+    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "config.json", "config.json, mended", n=1, lineterm="")
+    diff = "\n".join(["```diff", *lines, "```", ""]) if after != before else ""
+    return Markdown(diff + "; ".join(filter(None, words)))
 
 
 def _written(text: str, key: str, value: str) -> str:
