@@ -9,7 +9,7 @@ from scipy.stats import wilcoxon
 from tqdm import tqdm
 
 from ..measure.acceptance import Acceptance, count
-from ..measure.alike import Likeness, alike
+from ..measure.alike import Likeness, alike, of_another
 from ..read.capture import Capture, Label
 from ..read.served import Served
 from ..run.chain import chain_hits
@@ -32,6 +32,15 @@ def compare_states(served: Sequence[Capture], reference: Sequence[Capture], trai
         return None
     evidence = {f"{one.slot}: distance to {_said(one)}": one.distance for one in found}
     far = [one for one in found if not one.distance < max(NEAR, one.second / 4)]
+    if far and (pair := of_another(served, reference, NEAR)):
+        what = f"the states that the server hands over for {pair[0]} are those of {pair[1]}"
+        change = "one request at a time, and look for what mixes them: batching, overlap, a cache of prefixes"
+        return Finding("fault", "serving capture", what, evidence, change=change, name="rows of other tokens")
+    exact = [one for one in found if one not in far and one.form == "as it is" and not one.lag and abs(one.scale - 1) < SCALED]
+    elsewhere = far and far[0].stream != trained[found.index(far[0])]
+    if far and exact and elsewhere:  # rows, scale and basis are right, so the other slots are streams too
+        what = f"slot {far[0].slot} at the server is no stream recorded in training, slot {exact[0].slot} is {_said(exact[0])}"
+        return Finding("fault", "serving capture", what, evidence, change=config_line(trained), name="streams")
     if far:
         what = f"slot {far[0].slot} at the server is none of the streams recorded in training (distance {far[0].distance:.2f})"
         return Finding("fault", "serving capture", what, evidence, name="unknown", settle="more streams recorded in training")

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..read.capture import Capture, Label
 
 LAGS = (0, -1, 1, -2, 2)
-SAMPLES, ROWS = 4, 96  # samples compared, and rows of each
+SAMPLES, ROWS, OTHERS = 4, 96, 24  # samples compared, rows of each, samples whose states they might be
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,19 @@ def alike(mine: Sequence[Capture], theirs: Sequence[Capture]) -> list[Likeness]:
     return found
 
 
+def of_another(mine: Sequence[Capture], theirs: Sequence[Capture], near: float) -> tuple[str, str] | None:
+    """A sample of `mine` whose states are those of another sample of `theirs`, and that one's name."""
+    by_name = {capture.name: capture for capture in theirs[:OTHERS]}
+    for one in mine[:SAMPLES]:
+        slot = one.stream(next(iter(one.streams)))
+        for name, other in by_name.items():
+            for label in other.streams if name != one.name else ():
+                rows = min(len(slot), len(other.stream(label)), ROWS)
+                if rows > 8 and _apart([slot[:rows]], [other.stream(label)[:rows]], 0)[1] < near:
+                    return one.name, name
+    return None
+
+
 def together(a: Capture, b: Capture) -> int:
     """How many tokens two samples begin with alike, at most 96."""
     n = min(len(a.token_ids), len(b.token_ids), ROWS)
@@ -80,5 +93,5 @@ def _apart(mine: list[Float[Tensor, "R Ht"]], theirs: list[Float[Tensor, "R Ht"]
     dots, squares = (a * b).sum(-1, keepdim=True), b.pow(2).sum(-1, keepdim=True)
     scale = dots / squares.clamp(min=1e-12) if each else dots.sum() / squares.sum().clamp(min=1e-12)
     fitted = scale * b
-    distance = (a - fitted).norm(dim=-1) / fitted.norm(dim=-1).clamp(min=1e-12)
-    return float(scale.median()), float(distance.nanmedian())
+    distance = (a - fitted).norm(dim=-1) / fitted.norm(dim=-1)  # nothing is like zeros: 0 / 0 is no distance
+    return float(scale.median()), float(distance.median().nan_to_num(nan=float("inf")))

@@ -18,7 +18,7 @@ from ..judge.probe import ALPHA, MARGIN
 from ..judge.verdict import CANNOT_TELL, Verdict
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
-from ..measure.intervals import told
+from ..measure.intervals import ratio_interval, told
 from ..read.checkpoint import Checkpoint
 from ..read.served import Served
 from . import readings, results
@@ -75,14 +75,14 @@ def _by_hand(e: Evidence) -> dict[str, list]:
 
 
 def numbers(found: Verdict) -> pd.DataFrame:
-    """Accept length at K from every side, with its 95 % interval: by hand, counted by the server, and where drafting pays."""
+    """Accept length at K from every side, with its 95 % interval: by hand, in the server's log, and where drafting pays."""
     e, K = found.evidence, found.steps
     counted = {name: Acceptance.of(hits) for name, hits in _by_hand(e).items()}
     rows = {name: (accepted.tau(K), *accepted.interval(K)) for name, accepted in counted.items()}
     if run := e.run:
         other = "" if run.steps in (K, None) else f", at K = {run.steps}"
         spread = Acceptance({run.steps: run.requests}, {}).interval(run.steps) if run.requests else (np.nan, np.nan)
-        rows[f"the server's count{other}"] = (run.accept_length, *spread)
+        rows[f"the log's count{other}"] = (run.accept_length, *spread)
     if "break-even" in found.cost.index:
         rows["break-even: drafting pays from here"] = (found.cost["accept length"]["break-even"], np.nan, np.nan)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accept length", "low", "high"])
@@ -114,8 +114,9 @@ def sides_said(found: Verdict) -> Markdown | None:
     text = "; ".join(f"{name} **{told(*row)}**" for name, row in numbers(found).iterrows())
     text = readings.upper(text) + f". A perfect drafter would reach {found.steps + 1}." if text else ""
     if e.now and e.mended is not e.now:
-        now, mended = (Acceptance.of(hits).counts(found.steps).sum() for hits in (e.now, e.mended))
-        text += f" As it is, the same text takes **{now / mended:.2f} times** as many rounds as mended."
+        now, mended = (Acceptance.of(hits).counts(found.steps).sum(1).astype(float) for hits in (e.now, e.mended))
+        times = told(now.sum() / mended.sum(), *ratio_interval(now, mended))
+        text += f" As it is, the same text takes **{times} times** as many rounds as mended."
     if e.states:
         text += f" {readings.upper(readings.plain(e.states.what))}."
     return Markdown(text) if text else None
@@ -205,7 +206,7 @@ def counts(found: Verdict) -> pd.DataFrame | Markdown:
     if e.run is None or e.run.positions is None:
         return NO_COUNTS
     K = e.run.steps
-    rows = {"the server's count": (e.run.rounds, *(n / e.run.rounds for n in e.run.positions))}
+    rows = {"the log's count": (e.run.rounds, *(n / e.run.rounds for n in e.run.positions))}
     for name, hits in _by_hand(e).items():
         if len(hits[0].hit) >= K:
             rows[name] = ((accepted := Acceptance.of(hits)).counts(K).sum(), *accepted.per_position(K))
