@@ -88,8 +88,9 @@ def gather(
 ) -> Evidence:
     """Measure all that can be measured. A minute on the demo; progress is shown."""
     flags = read_flags(flags) if isinstance(flags, str) else flags
+    logs = runs_of(ckpt, logs) if logs else []
     K = steps or _steps(flags, logs, measured)
-    run = next((run for run in logs if run.steps in (K, None)), logs[0] if logs else None)
+    run = next((run for run in logs if run.steps in (K, None)), None)
     found = Evidence(
         steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline and float(baseline), run=run,
         claimed=claimed,        claimed_by=tuple(claimed_by) if claimed_by else None,
@@ -113,6 +114,16 @@ def gather(
     return found
 
 
+def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
+    """Those of `runs` that may be of this drafter as configured: they name no other drafter and no other streams; engines' logs
+    name none. Without a checkpoint: those of the drafter and streams that come first.
+    """
+    if ckpt is None:
+        return [run for run in runs if (run.drafter, run.streams) == (runs[0].drafter, runs[0].streams)]
+    name, mine = ckpt.path.resolve().name, ckpt.recipe.streams
+    return [run for run in runs if run.drafter in (None, name) and (mine is None or run.streams in (None, mine))]
+
+
 def _named_apart(some: list[Capture]) -> list[Capture]:
     """Two samples of one name are two samples: the later one's place is added to its name."""
     seen: set[str] = set()
@@ -124,8 +135,8 @@ def _named_apart(some: list[Capture]) -> list[Capture]:
 
 
 def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
-    told = [flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)]
-    return next((K for K in told if K), STEPS)
+    told = [K for K in (flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)) if K]
+    return STEPS if not told or (STEPS in told and not (flags and flags.steps)) else told[0]
 
 
 def unusable(checks: Findings) -> bool:

@@ -140,7 +140,11 @@ def check_flags(flags: Flags, ckpt: Checkpoint | None = None) -> Findings:
     return Findings(
         [
             Finding(
-                rule.level, "flags", rule.what.format_map(told), {"source": rule.source}, change=rule.change.format_map(told),
+                rule.level,
+                "flags",
+                rule.what.format_map(told),
+                {"source": rule.source},
+                change=rule.change.format_map(told),
                 name=rule.name,
             )  # fmt: skip
             for rule in RULES

@@ -21,11 +21,11 @@ from ..run.drafter import Drafter
 from ..run.slots import Slots
 from .finding import Finding, Findings
 from .hypotheses import Hypothesis, config_line, name_of, single_changes, streams_are
-from .ranking import ALPHA, GLANCE, THIRD, Score, Shares, below, fewest, p_value, prompts_needed, race, rank
+from .ranking import ALPHA, Score, Shares, below, far_behind, fewest, p_value, prompts_needed, race, rank
 
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
 SAMPLES = 48  # more are not needed to tell streams apart, and cost time
-ROWS = 64  # rows scored of each sample: what comes later costs time and tells the same
+ROWS = 48  # rows scored of each sample: what comes later costs time and tells the same
 MARGIN = 0.02  # the gain in accuracy that is worth an accusation: true and smaller differences are nothing to mend
 STEPS = 4  # draft steps run where a change shows only after the first
 AS_IS = "as configured"
@@ -86,7 +86,7 @@ def probe(
     """How was the drafter trained? All ordered choices among the recorded streams, then single changes; at most 48 samples.
 
     `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. Score: right
-    guesses of the target's next token, at step 1, or at steps 2 to 4 for what shows only there, on up to 64 rows a sample.
+    guesses of the target's next token, at step 1, or at steps 2 to 4 for what shows only there, on up to 48 rows a sample.
     Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni), and a gain of 0.02.
     Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer streams than the
     drafter takes, too many to try, or no two samples.
@@ -130,7 +130,7 @@ def probe(
 
 
 def beginning(capture: Capture, labels: Sequence[Label]) -> Capture:
-    """The sample up to its 64th row to score, its streams in memory: what the race runs on is read once."""
+    """The sample up to its 48th row to score, its streams in memory: what the race runs on is read once."""
     ends = capture.loss_mask[2:].nonzero()[:, 0]
     T = min(int(ends[min(ROWS, len(ends)) - 1]) + 2 + STEPS, len(capture.token_ids)) if len(ends) else 0
     streams = {n: capture.stream(n)[:T].clone() for n in labels}
@@ -153,7 +153,7 @@ def race_streams(
 
     def hopeless(name: str, shares: Shares) -> bool:
         leader = max(shares, key=lambda one: shares[one].mean())
-        far = len(shares[name]) == GLANCE and bool(shares[name].mean() < THIRD * shares[leader].mean() > MARGIN)
+        far = far_behind(shares[name], shares[leader], MARGIN)
         return name != configured and (far or below(shares[name] - shares[leader]))
 
     with bar:
@@ -189,7 +189,8 @@ def try_changes(
     late = [name for name, h in hypotheses.items() if h.step > 1]
 
     def hopeless(name: str, shares: Shares) -> bool:
-        return name in hypotheses and below(shares[name] - shares[later if name in late else AS_IS], MARGIN)
+        mine, base = shares[name], shares[later if name in late else AS_IS]
+        return name in hypotheses and (far_behind(mine, base, MARGIN) or below(mine - base, MARGIN))
 
     with bar:
         scores = race([AS_IS, *early, later, *late], len(some), run, hopeless, (AS_IS, later))

@@ -16,9 +16,9 @@ from ..measure.intervals import ratio_interval
 
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
 POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
-GLANCE, SCREEN = 2, 8  # samples after which the hopeless are dropped
+GLANCE, SCREEN, AGAIN = 2, 8, 16  # samples after which the hopeless are dropped
 MOST = 32  # that are run on all samples, the best of those that are not hopeless
-THIRD = 1 / 3  # of the leader's share after the first two samples: with a hundred rows no near rival is so far behind
+FAR = 0.4  # of the leader's share after the first two samples: with a hundred rows no near rival is so far behind
 HOPELESS = 5.0  # standard errors of the paired difference that make one of them hopeless
 FEW, MANY = 6, 10_000  # from fewer samples no number of prompts is extrapolated; more than so many are not a plan
 
@@ -57,12 +57,12 @@ def race(
 ) -> dict[str, Score]:
     """Score of each name. `run(i, names)` gives right and rows of sample i under each name.
 
-    After 2 and after 8 samples those that are `hopeless` are not run further, and of the others the 32 best.
+    After 2, 8 and 16 samples those that are `hopeless` are not run further, and of the others the 32 best.
     """
     counts: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
     alive, dropped = list(names), set()
     for i in range(samples):
-        if i in (GLANCE, SCREEN) and samples > SCREEN:
+        if i in (GLANCE, SCREEN, AGAIN) and samples > SCREEN:
             shares = {name: np.array([right / max(rows, 1) for right, rows in counts[name]]) for name in alive}
             dropped |= {name for name in alive if hopeless(name, shares)}
             alive = [name for name in alive if name not in dropped]
@@ -76,6 +76,11 @@ def race(
 def below(apart: np.ndarray, margin: float = 0.0) -> bool:
     """Whether the mean of paired differences lies 5 of its standard errors below `margin`; never from two samples."""
     return len(apart) > GLANCE and bool(apart.mean() + HOPELESS * apart.std(ddof=1) / math.sqrt(len(apart)) < margin)
+
+
+def far_behind(share: np.ndarray, leader: np.ndarray, margin: float) -> bool:
+    """At the first glance only: below 0.4 of a leader that does well enough for that to mean something."""
+    return len(share) == GLANCE and bool(share.mean() < FAR * leader.mean() and leader.mean() > 5 * margin)
 
 
 def p_value(a: Score, b: Score | None, tried: int) -> float:
@@ -99,7 +104,7 @@ def rank(scores: dict[str, Score], configured: str) -> pd.DataFrame:
     ranked = sorted(scores, key=lambda name: (-len(scores[name].rows), -scores[name].value))
     rows = []
     for name in ranked:
-        low, high = scores[name].interval()
+        low, high = scores[name].interval() if len(scores[name].rows) > GLANCE else (float("nan"),) * 2
         against = {"p configured": scores.get(configured), "p best": scores[ranked[0]]}
         p = {column: p_value(scores[name], other, len(scores)) for column, other in against.items()}
         rows.append({"hypothesis": name, "accuracy": scores[name].value, "low": low, "high": high, **p,

@@ -14,6 +14,7 @@ from ..run.chain import Hits
 from .evidence import OF_CAPTURE, Evidence, lower, settings, shape
 from .finding import Findings
 from .heads import lowest
+from .hypotheses import Hypothesis, config_line
 from .ranking import fewest
 
 PLACES = (
@@ -56,7 +57,7 @@ def of_the_flags(e: Evidence) -> Answer | None:
         sentence += (
             f" At K = {e.steps} a perfect drafter would reach {most:.1f} tokens a second, below the baseline's {e.baseline:.1f}."
         )
-    return Answer("flags", fault.name or "draft steps", sentence, fault.change, "certain: the engine's rule", "", e.mended)
+    return Answer("flags", fault.name or "flags", sentence, fault.change, "certain: the engine's rule")
 
 
 def of_the_definition(e: Evidence) -> Answer | None:
@@ -157,7 +158,7 @@ def of_the_probe(e: Evidence) -> Answer | None:
         said += f"; and, on top, {e.probe.found[1].name}"
     do = "; ".join(way.change for way in e.probe.found)
     side = "The checkpoint is not what its files say" if where == "checkpoint" else "The captures are not as in training"
-    return Answer(where, what, f"{side}: {said}.", do, sure, fault.settle, e.mended)
+    return Answer(where, what, f"{side}: {said}.", do, sure, _wider(e) if first.kind == "streams" else "", e.mended)
 
 
 def _rows_verified(e: Evidence, kind: str) -> bool:
@@ -223,7 +224,7 @@ def of_the_engine(e: Evidence) -> Answer | None:
     if not e.served and set(kinds) <= {*OF_CAPTURE, "streams", "tokens"}:
         sentence = f"The server hands its drafter other states than training's: {words}; its counts are those of {names}."
         return Answer(
-            "serving capture", kinds[0], sentence, one.fits[0].change, f"{len(one.fits)} of {len(one.table)} ways fit",
+            "serving capture", kinds[0], sentence, _undo(e, one.fits[0]), f"{len(one.fits)} of {len(one.table)} ways fit",
             "the rows that the server hands its drafter (served captures)", e.mended,
         )  # fmt: skip
     sentence = f"The engine runs the drafter otherwise than it was trained: {words}; its counts are those of {names}."
@@ -231,6 +232,14 @@ def of_the_engine(e: Evidence) -> Answer | None:
     return Answer(
         "engine", kinds[0], sentence, one.fits[0].change, sure, "" if len(kinds) == 1 else "counts at another K", e.mended
     )
+
+
+def _undo(e: Evidence, way: Hypothesis) -> str:
+    """What an engine must do in place of this."""
+    if way.kind == "streams":
+        trained = next((one for one in e.probe.found if one.kind == "streams"), None)
+        return trained.change if trained else f"make it capture what is configured: {config_line(e.probe.playable)}"
+    return f"the server behaves as with {way.name}: find where, and run it as config.json says"
 
 
 def of_other_text(e: Evidence) -> Answer | None:

@@ -22,7 +22,7 @@ SCALED = 0.1  # a scale this far from 1 is another one
 TIES = 0.002  # rounds of ways that cannot be told apart
 CLOSE = 0.02  # rounds predicted and counted may differ by so much: ties, and drafts counted past the end of a request
 ALPHA = 0.01
-SCREEN = 8  # samples on which ways to run the drafter are sorted out first
+GLANCE, SCREEN = 2, 8  # samples on which ways to run the drafter are sorted out first
 
 
 def compare_states(served: Sequence[Capture], reference: Sequence[Capture], trained: Sequence[Label]) -> Finding | None:
@@ -110,12 +110,11 @@ def match(
         by_name = {capture.name: capture for capture in captures}
         some = [by_name[name] for name in names]
         for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
-            tried = some[:SCREEN] if theirs is not None else some
-            rounds, tau = _walked(way, drafter, tried, steps)
-            apart = _apart(rounds, None if theirs is None else theirs[: len(tried)], run.rounds)
-            if apart < 5 * CLOSE and len(tried) < len(some):
-                rounds, tau = _walked(way, drafter, some, steps)
-                apart = _apart(rounds, theirs, run.rounds)
+            for number in (GLANCE, SCREEN, len(some)) if theirs is not None else (len(some),):
+                rounds, tau = _walked(way, drafter, some[:number], steps)
+                apart = _apart(rounds, None if theirs is None else theirs[:number], run.rounds)
+                if apart > 5 * CLOSE:
+                    break
             rows[way.name] = {"kind": way.kind, "accept length": tau, "apart": apart}
             if apart <= CLOSE:
                 fits.append((apart, way))

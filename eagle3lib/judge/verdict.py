@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 
 from ..measure.acceptance import Acceptance
-from ..measure.intervals import told
+from ..measure.intervals import ratio_interval, told
 from ..measure.speed import paid, round_time
 from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
@@ -127,18 +128,28 @@ def cost(found: Evidence, first: Answer) -> pd.DataFrame:
             "tokens a second": tau / seconds if seconds else float("nan"),
         }
 
-    for name, hits in (("now", found.served or found.now), ("if mended", first.mended)):
-        if name == "now" and (found.run or at_K):
-            row(name, found.run.accept_length if found.run else at_K[0].accept_length)
-        elif hits:
-            accepted = Acceptance.of(hits)
-            row(name, accepted.tau(K), *accepted.interval(K))
+    now = found.served or found.now
+    if found.run and found.run.requests:
+        counts = np.stack(list(found.run.requests.values()))
+        low, high = ratio_interval(counts @ np.arange(K + 1.0), counts.sum(1).astype(float), plus=1.0)
+        row("now", found.run.accept_length, low, high)
+    elif found.run or at_K:
+        row("now", found.run.accept_length if found.run else at_K[0].accept_length)
+    elif now:
+        row("now", *_interval(now, K))
+    if first.mended and first.mended is not now:
+        row("if mended", *_interval(first.mended, K))
     if seconds and found.baseline:
         row("break-even", seconds * found.baseline)
         rows["break-even"]["tokens a second"] = found.baseline
     if rows:
         row("perfect drafter", K + 1.0)
     return pd.DataFrame.from_dict(rows, orient="index")
+
+
+def _interval(hits: Sequence[Hits], steps: int) -> tuple[float, float, float]:
+    accepted = Acceptance.of(hits)
+    return accepted.tau(steps), *accepted.interval(steps)
 
 
 def _on_the_line(found: Evidence, steps: int) -> float | None:

@@ -1,12 +1,9 @@
-"""The verdict's notebook: each piece of evidence as a picture, a small table or a sentence, from what was measured.
-
-Where a piece could not be measured, the sentence that says what it needs stands in its place.
-"""
+"""A verdict's evidence as pictures, small tables and sentences; what a piece needs, where it could not be measured."""
 
 import difflib
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -20,7 +17,6 @@ from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
 from ..measure.intervals import ratio_interval, told
 from ..read.checkpoint import Checkpoint
-from ..read.served import Served
 from . import readings, results
 from .figures import COLOURS, MARKERS, Picture, label
 
@@ -35,16 +31,6 @@ NO_SPEEDS = Markdown(
 UNUSED = "**The recorded states were not used: that takes the drafter (`CHECKPOINT`) and its target (`TARGET`).** "
 # Colour and mark by a word of the name; what is configured is orange, as in the picture of the streams.
 STYLES = {"mended": 0, "server's states": 2, "same tokens": 3, "count": 6, "break-even": 4}
-
-
-def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
-    """Those of `runs` that may be of this drafter as configured: they name no other drafter and no other streams; engines' logs
-    name none. Without a checkpoint: those of the drafter and streams that come first.
-    """
-    if ckpt is None:
-        return [run for run in runs if (run.drafter, run.streams) == (runs[0].drafter, runs[0].streams)]
-    name, mine = ckpt.path.resolve().name, ckpt.recipe.streams
-    return [run for run in runs if run.drafter in (None, name) and (mine is None or run.streams in (None, mine))]
 
 
 def runnable(ckpt: Checkpoint | None) -> bool:
@@ -99,7 +85,6 @@ def sides(found: Verdict) -> Picture | Markdown:
         axes.hlines(place, row.low, row.high, color=_style(name)["color"], linewidth=2)
         axes.plot(row["accept length"], place, markersize=8, **_style(name))
         axes.annotate(told(*row), (np.nanmax(row), place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=10)
-    axes.axvline(1, color="black", linewidth=0.8, linestyle=":")
     axes.set_yticks(range(len(table)), table.index, fontsize=10)
     most = np.nanmax(table.to_numpy())
     axes.set(xlim=(1 - 0.1 * (most - 0.9), most + 0.4 * (most - 0.9)), ylim=(len(table) - 0.5, -0.5),
@@ -192,8 +177,7 @@ def marginal(found: Verdict) -> Picture | Markdown:
 
 def marginal_said(found: Verdict) -> Markdown | None:
     """The curve's shape in words, and the claim beside the same figure here."""
-    e = found.evidence
-    if not e.now:
+    if not (e := found.evidence).now:
         return None
     shape = next(f.what for f in found.why if "shape" in f.evidence).partition("; ")[2]
     claim = e.figures.loc[e.claimed_by] if e.figures is not None and e.claimed_by in e.figures.index else None
@@ -215,8 +199,7 @@ def counts(found: Verdict) -> pd.DataFrame | Markdown:
 
 def counts_said(found: Verdict) -> Markdown | None:
     """Whether the server's counts are those predicted, on which text, and request by request where they are told."""
-    e = found.evidence
-    if e.match is None:
+    if (e := found.evidence).match is None:
         return None
     text = next(f.what for f in found.why if f.where == "engine")
     if e.match.same_text and e.run.requests:
@@ -244,14 +227,14 @@ def mend(found: Verdict) -> Markdown:
 def _written(text: str, key: str, value: str) -> str:
     """`text` of a config.json with `key` set wherever it stands; at its top where it does not."""
     there = re.compile(rf'("{key}"\s*:\s*)(\[[^\]]*\]|"[^"]*"|[^\s,}}]+)')
-    line = f'{{\n  "{key}": {value},'
-    return there.sub(lambda m: m[1] + value, text) if there.search(text) else text.replace("{", line, 1)
+    added = text.replace("{", f'{{\n  "{key}": {value},', 1)
+    return there.sub(lambda m: m[1] + value, text) if there.search(text) else added
 
 
 def command(found: Verdict, checkpoint: str | None, options: Mapping[str, object]) -> Markdown:
     """The same question on the command line. `options`: name -> value, a list for several, None for none."""
     words = ["eagle3", "verdict", *([checkpoint] if checkpoint else [])]
     for name, value in options.items():
-        values = value if isinstance(value, list) else [value]
-        words += [f"--{name}", *map(str, values)] if value not in (None, []) else []
+        if value not in (None, []):
+            words += [f"--{name}", *map(str, value if isinstance(value, list) else [value])]
     return Markdown(f"```bash\n{shlex.join(words)}\necho $?  # {found.exit_code} for this verdict\n```")
