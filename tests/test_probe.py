@@ -7,7 +7,8 @@ import tiny
 import torch
 
 import eagle3lib as e3
-from eagle3lib.judge.probe import config_line, fewest
+from eagle3lib.judge.hypotheses import config_line
+from eagle3lib.judge.ranking import fewest
 from eagle3lib.run.chain import draft_slowly
 from eagle3lib.show import readings
 

@@ -6,7 +6,7 @@ from ..measure.acceptance import Acceptance
 from ..measure.intervals import ratio_interval, told
 from ..read.capture import Label
 from .finding import Finding
-from .probe import config_line, name_of
+from .hypotheses import config_line, name_of
 
 
 def mismatch(

@@ -20,14 +20,14 @@ from ..run.chain import Hits, chain_hits, fused_rows
 from ..run.drafter import Drafter
 from ..run.slots import Slots
 from .finding import Finding, Findings
-from .hypotheses import Hypothesis, config_line, name_of, single_changes, streams_are
-from .ranking import ALPHA, Score, Shares, below, far_behind, fewest, p_value, prompts_needed, race, rank
+from .hypotheses import Hypothesis, name_of, single_changes, streams_are
+from .probed import MARGIN, judge_changes, judge_streams
+from .ranking import ALPHA, Score, Shares, below, far_behind, p_value, prompts_needed, race, rank
 
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
-SAMPLES = 48  # more are not needed to tell streams apart, and cost time
+SAMPLES = 32  # more are not needed to tell streams apart, and cost time
 ROWS = 48  # rows scored of each sample: what comes later costs time and tells the same
-MARGIN = 0.02  # the gain in accuracy that is worth an accusation: true and smaller differences are nothing to mend
-STEPS = 4  # draft steps run where a change shows only after the first
+STEPS = 3  # draft steps run where a change shows only after the first
 AS_IS = "as configured"
 
 
@@ -83,10 +83,10 @@ def probe(
     dtype: str = "float32",
     changes: bool = True,
 ) -> Probe:
-    """How was the drafter trained? All ordered choices among the recorded streams, then single changes; at most 48 samples.
+    """How was the drafter trained? All ordered choices among the recorded streams, then single changes; at most 32 samples.
 
     `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. Score: right
-    guesses of the target's next token, at step 1, or at steps 2 to 4 for what shows only there, on up to 48 rows a sample.
+    guesses of the target's next token, at step 1, or at steps 2 and 3 for what shows only there, on up to 48 rows a sample.
     Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni), and a gain of 0.02.
     Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer streams than the
     drafter takes, too many to try, or no two samples.
@@ -164,17 +164,16 @@ def try_changes(
     drafter: Drafter, ckpt: Checkpoint, some: list[Capture], labels: list[Label], tried: int, first: Hypothesis | None = None
 ) -> tuple[pd.DataFrame, list[Hypothesis], list[Finding]]:
     """Every single change (on top of `first`): table of gains, the one that holds, and the finding. `tried`: before these."""
-    hypotheses = {h.name: h for h in single_changes(drafter, ckpt, labels)}
+    hypotheses = {h.name: h for h in single_changes(drafter, ckpt, labels) if not first or (h.step == 1 and h.name != first.name)}
     guesses: list[Hits] = []
     bar = tqdm(total=len(some), desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False)
 
     def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int]]:
         pair = first.apply(drafter, some[i]) if first else (drafter, some[i])
         fused, counts = fused_rows(*pair), {}
+        guesses.append(chain_hits(*pair, STEPS, fused=fused))
         for name in names:
             if name.startswith(AS_IS):
-                if name == AS_IS:
-                    guesses.append(chain_hits(*pair, STEPS, fused=fused))
                 counts[name] = count(guesses[i], 2 if name != AS_IS else 1)
                 continue
             h = hypotheses[name]
@@ -184,7 +183,7 @@ def try_changes(
         bar.update()
         return counts
 
-    later = AS_IS + ", steps 2 to 4"
+    later = AS_IS + ", steps 2 and 3"
     early = [name for name, h in hypotheses.items() if h.step == 1]
     late = [name for name, h in hypotheses.items() if h.step > 1]
 
@@ -207,8 +206,10 @@ def try_changes(
         )
     table = pd.DataFrame(rows).set_index("change").sort_values(["samples", "gained"], ascending=False)
     holds = table[(table.gained >= MARGIN) & (table.p < ALPHA)].sort_values("gained", ascending=False)
+    if learned.name in holds.index:
+        holds = _with_learned(holds, learned.name, 3 * commonest(some))
     finding = judge_changes(table, holds, scores[AS_IS].value, len(some), tried + len(hypotheses), hypotheses)
-    told = [hypotheses[name] for name in holds.index[:1] if not first or name != first.name]
+    told = [hypotheses[name] for name in holds.index[:1]]
     if told and first:
         told = [replace(told[0], apply=_both(first.apply, told[0].apply))]
     return table, told, [finding]
@@ -248,6 +249,23 @@ def learned_map(guesses: Sequence[Hits], some: Sequence[Capture]) -> tuple[Hypot
     return Hypothesis("d2t learned from the text", "map", apply, "rebuild d2t: offsets to the ids the head was trained on"), score
 
 
+def commonest(some: Sequence[Capture]) -> float:
+    """The share of the most frequent token among those written: what saying it always would reach."""
+    written = torch.cat([capture.token_ids[capture.loss_mask] for capture in some])
+    return float(written.unique(return_counts=True)[1].max() / len(written))
+
+
+def _with_learned(holds: pd.DataFrame, name: str, least: float) -> pd.DataFrame:
+    """A learned map counts when it does better than a few words said always; then, where a target's head seems to hold too, head
+    and d2t only disagree, and the head is sound: it would have taught no map otherwise.
+    """
+    if holds.accuracy[name] < least:
+        return holds.drop(name)
+    heads = holds.index[holds.kind == "head"]
+    near = [head for head in heads if holds.gained[name] > holds.gained[head] / 2]
+    return holds.drop(near) if near else holds
+
+
 def most_common(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> dict[int, int]:
     """Guess -> the token that most often was right there."""
     if not pairs:
@@ -255,85 +273,3 @@ def most_common(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> dict[int,
     both = torch.stack([torch.cat(part) for part in zip(*pairs, strict=True)], dim=1)  # [rows, 2]
     seen, times = both.unique(dim=0, return_counts=True)
     return {int(seen[i, 0]): int(seen[i, 1]) for i in times.argsort(stable=True)}  # the most frequent comes last
-
-
-def judge_changes(table, holds, accuracy: float, samples: int, tried: int, hypotheses: dict[str, Hypothesis]) -> Finding:
-    """One finding of the single changes: one that holds, or none, and whether any could have been told."""
-    if len(holds):
-        name = holds.index[0]
-        alike = [n for n in holds.index[1:] if holds.gained[n] > holds.gained[name] - MARGIN / 2]
-        what = f"{name}: it does better so by {holds.gained[name]:.3f} at step {holds.step[name]}"
-        what += f"; {', '.join(alike)} as likely" if alike else ""
-        evidence = {"accuracy so": float(holds.accuracy[name]), "gained": float(holds.gained[name]), "p": float(holds.p[name])}
-        return Finding(
-            "fault", "forward", what, evidence | {"tried": tried}, change=hypotheses[name].change, name=holds.kind[name]
-        )
-    best = table.sort_values("gained", ascending=False).iloc[0]
-    evidence = {"tried": len(table), "samples": samples, "largest gain": float(best.gained), "its p": float(best.p)}
-    if samples < fewest(tried):
-        what = f"{samples} prompts cannot tell any of {len(table)} other ways to run it; {fewest(tried)} could"
-        return Finding("note", "forward", what, evidence, settle=f"{fewest(tried)} prompts or more")
-    what = (
-        f"none of {len(table)} other ways to run it does better by {MARGIN} and more than noise; accuracy {accuracy:.3f} as it is"
-    )
-    return Finding("note", "forward", what, evidence)
-
-
-def judge_streams(
-    table: pd.DataFrame,
-    best_streams: tuple[Label, ...],
-    configured: tuple[Label, ...] | None,
-    labels: list[Label],
-    samples: int,
-    needed: int | None,
-) -> Finding:
-    """One finding: trained on other streams (`best_streams`, the table's first), on those configured, or no telling."""
-    name, best = name_of(configured), table.index[0]
-    recorded = f"only {name_of(tuple(labels))} were recorded; others cannot be judged"
-    evidence = {f"step-1 accuracy, {best}": float(table.accuracy[best]), "hypotheses": len(table), "samples": samples}
-    if name not in table.index:
-        what = f"the configured {name} are not all recorded; of those that are, {best} fit best"
-        if configured is None:
-            what = f"config.json does not say which streams it takes; of those recorded, {best} fit best"
-        return Finding(
-            "open", "config", what, evidence, settle=f"captures with {name}" if configured else "the trainer's settings"
-        )
-    mine = float(table.accuracy[name])
-    evidence[f"as configured, {name}"] = mine
-    if table["p configured"][best] < ALPHA and table.accuracy[best] - mine >= MARGIN:
-        alike = table.index[table["p best"] >= ALPHA]
-        what = f"trained on {best}, but configured for {name}"
-        if len(alike):
-            what += f"; {len(alike)} other choices are as likely as the first, for instance {alike[0]}"
-        evidence["p"] = float(table["p configured"][best])
-        cost = f"step-1 accuracy {mine:.3f} in place of {table.accuracy[best]:.3f}"
-        change = config_line(best_streams)
-        return Finding("fault", "config", what, evidence, cost=cost, change=change, settle=recorded, name="streams")
-    if len(table) == 1:
-        what = f"only the configured {name} were recorded, so there is nothing to compare them with"
-        return Finding("note", "config", what, evidence, settle="more streams recorded")
-    alike = table.index[table["p configured"] >= ALPHA]
-    if len(alike) == 0:
-        return Finding("ok", "config", f"trained on the {name} that it is configured for", evidence, settle=recorded)
-    least = fewest(len(table))
-    if samples < least:
-        what = (
-            f"which streams it was trained on cannot be told from these {samples} prompts, whatever the differences: "
-            f"{least} could tell {len(table)} choices"
-        )
-        return Finding("note", "config", what, evidence, settle=f"{_enough(needed, samples, least)}; {recorded}")
-    if best == name:
-        what = (
-            f"no recorded choice does better than the configured {name}, but {len(alike)} of {len(table) - 1} others cannot be "
-        )
-        what += f"told from it, for instance {alike[0]}: these {samples} prompts do not prove which it was trained on"
-    else:
-        what = f"which streams it was trained on cannot be told from these {samples} prompts: {best} reach step-1 accuracy "
-        what += f"{table.accuracy[best]:.3f}, the configured {name} {mine:.3f}, within noise"
-    return Finding("note", "config", what, evidence, settle=f"{_enough(needed, samples, least)}; {recorded}")
-
-
-def _enough(needed: int | None, samples: int, least: int) -> str:
-    if needed and needed > samples:
-        return f"about {needed} prompts like these"
-    return f"{least} prompts or more" if samples < least else "other text, or other streams recorded"

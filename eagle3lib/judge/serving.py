@@ -9,7 +9,7 @@ from scipy.stats import wilcoxon
 from tqdm import tqdm
 
 from ..measure.acceptance import Acceptance, count
-from ..measure.alike import Likeness, alike, of_another
+from ..measure.alike import Likeness, alike, of_another, token_lag
 from ..read.capture import Capture, Label
 from ..read.served import Served
 from ..run.chain import chain_hits
@@ -27,6 +27,9 @@ GLANCE, SCREEN = 2, 8  # samples on which ways to run the drafter are sorted out
 
 def compare_states(served: Sequence[Capture], reference: Sequence[Capture], trained: Sequence[Label]) -> Finding | None:
     """What stands in the server's slots, by the reference's streams of the same tokens. None without tokens in common."""
+    if lag := token_lag(served, reference):
+        what = f"the server's token ids are {abs(lag)} {'late' if lag < 0 else 'early'}: token t is training's token t{lag:+d}"
+        return Finding("fault", "serving capture", what, {"lag": lag}, change="hand over row t with token t", name="tokens")
     found = alike(served, reference)[: len(trained)]
     if not found:
         return None

@@ -2,7 +2,7 @@
 
 import math
 
-from .errors import InputError
+from .errors import BrokenError, InputError
 from .recipe import Recipe, Rope
 
 # Fields left out of a `speculators` file because they equal the class default of its `transformer_layer_config`.
@@ -164,13 +164,13 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
     n_heads = fields.whole("num_attention_heads", as_field="n_heads")
     head_dim = fields.whole("head_dim", H // n_heads)
     if n_heads * head_dim != heads_width:
-        raise InputError(
+        raise BrokenError(
             f"{name}: {n_heads} heads of {head_dim} are {n_heads * head_dim} channels, but layers.0.self_attn.q_proj.weight has "
             f"{heads_width}: correct num_attention_heads or head_dim"
         )
     kv_width = shapes.get("layers.0.self_attn.k_proj.weight", (head_dim,))[0]
     if kv_width < head_dim or kv_width % head_dim:
-        raise InputError(
+        raise BrokenError(
             f"{name}: layers.0.self_attn.k_proj.weight has {kv_width} rows, expected a multiple of head_dim {head_dim}"
         )
     activation = fields.get("hidden_act", "silu")
@@ -178,7 +178,7 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
         raise InputError(f"{name}: hidden_act is {activation!r}, expected 'silu': this library runs no other gate")
     target_width = fields.whole("target_hidden_size", H)
     if joined % target_width:
-        raise InputError(f"{name}: fc.weight takes {joined} channels, no multiple of target_hidden_size {target_width}")
+        raise BrokenError(f"{name}: fc.weight takes {joined} channels, no multiple of target_hidden_size {target_width}")
     if not fields.flag("use_aux_hidden_state", True):
         raise InputError(
             f"{name}: use_aux_hidden_state is false: the drafter takes the target's last state, which is not supported"

@@ -11,7 +11,8 @@ from IPython.display import Markdown
 from matplotlib.ticker import MaxNLocator
 
 from ..judge.evidence import Evidence
-from ..judge.probe import ALPHA, MARGIN
+from ..judge.probed import MARGIN
+from ..judge.ranking import ALPHA
 from ..judge.verdict import CANNOT_TELL, Verdict
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
