@@ -9,7 +9,7 @@ import torch
 from test_probe import written_for
 
 import eagle3lib as e3
-from eagle3lib.judge.rules import PLACES
+from eagle3lib.judge.answer import PLACES
 from eagle3lib.judge.serving import compare_states
 from eagle3lib.read.served import Served
 from eagle3lib.show.cli import main

@@ -15,11 +15,12 @@ from ..read.errors import BrokenError
 from ..read.flags import Flags
 from ..read.served import Served
 from ..run.chain import Hits
+from .answer import Answer
 from .evidence import Evidence, Measured, gather, settings, shape
 from .finding import Finding, Findings
 from .heads import beside_heads
 from .probe import Probe
-from .rules import RULES, Answer, nothing_given
+from .rules import RULES, nothing_given
 
 FOUND, CANNOT_TELL, SOUND = 10, 11, 0  # exit codes
 

@@ -1,0 +1,134 @@
+"""Rules on what was given as numbers: flags, definitions, claims, speeds, a log alone."""
+
+from ..measure.acceptance import Acceptance
+from ..measure.intervals import told
+from ..measure.speed import paid, round_time
+from .answer import NOTHING, Answer
+from .evidence import Evidence, settings
+from .heads import lowest
+
+
+def of_the_flags(e: Evidence) -> Answer | None:
+    """A launch line that does not do what was asked."""
+    fault = next((f for f in e.flag_findings if f.level == "fault"), None)
+    if fault is None:
+        return None
+    rows = paid(settings(e), e.baseline) if settings(e) and e.baseline else None
+    at_K = rows[e.steps == rows.K] if rows is not None else ()
+    sentence = f"The server's flags: {fault.what}."
+    if len(at_K) and at_K["ceiling, tokens a second"].iloc[0] < e.baseline:
+        most = at_K["ceiling, tokens a second"].iloc[0]
+        sentence += (
+            f" At K = {e.steps} a perfect drafter would reach {most:.1f} tokens a second, below the baseline's {e.baseline:.1f}."
+        )
+    return Answer("flags", fault.name or "flags", sentence, fault.change, "certain: the engine's rule")
+
+
+def of_the_definition(e: Evidence) -> Answer | None:
+    """Accept lengths that cannot be ones, and claims that another definition explains."""
+    for one in e.measured:
+        if one.steps and one.accept_length < 1:
+            what = f"accept length {one.accept_length:g} at K = {one.steps} is below 1: the target's own token is not counted"
+            do = f"add 1: {one.accept_length + 1:g} by the definition used here"
+            return Answer("metric definition", "definition", f"The number is not an accept length: {what}.", do, "certain")
+        if one.steps and one.accept_length > one.steps + 1:
+            what = f"{one.accept_length:g} at K = {one.steps} is above K + 1 = {one.steps + 1}"
+            do = "take K as the tokens drafted in a chain: SGLang's num_draft_tokens counts the root, and a tree yields more"
+            return Answer(
+                "metric definition", "definition", f"The numbers do not go together: accept length {what}.", do, "certain"
+            )
+    if e.match and e.match.same_text and e.match.differs and not e.match.fits:
+        for plus in (1, -1):
+            if abs(e.run.accept_length + plus - e.match.predicted) < 0.02:
+                sign = "less" if plus > 0 else "plus"
+                what = f"the server's {e.run.accept_length:.2f} is the predicted {e.match.predicted:.2f} {sign} 1"
+                return Answer("metric definition", "definition", f"The count differs, not the drafting: {what}.", sure="likely")
+    return None
+
+
+def claim(e: Evidence) -> tuple[str, str]:
+    """What became of the claim: "none", "withheld", "met", "other definition" or "missed"; and in words."""
+    if e.claimed is None or e.figures is None:
+        return ("none", "") if e.claimed is None else ("withheld", "the claim cannot be compared on this text")
+    table = e.figures[e.figures.here == e.figures.here]
+    whose = e.claimed_by or ("SpecForge", "acc_0")
+    row = table.loc[whose] if whose in table.index else None
+    if row is None:
+        return "withheld", f"{' '.join(whose)} is not one that can be computed here"
+    here = f"{' '.join(whose)} is {told(row.here, row.low, row.high, 3)} here"
+    slack = 0.02 + (row.high - row.low) / 2 if row.high == row.high else 0.05 * row.here
+    if e.claimed <= row.here + slack:
+        return "met", f"claimed {e.claimed:g}, {here}"
+    others = table[(table.here - e.claimed).abs() < 0.01]
+    if len(others) and e.claimed_by is None:
+        return "other definition", f"claimed {e.claimed:g}; {here}, but {' '.join(others.index[0])} is {others.here.iloc[0]:.3f}"
+    return "missed", f"claimed {e.claimed:g}, {here}"
+
+
+def does_well(e: Evidence) -> bool:
+    """The drafter reaches what training claimed: then its captures are what it was trained on."""
+    return claim(e)[0] == "met"
+
+
+def of_the_claim(e: Evidence) -> Answer | None:
+    became, words = claim(e)
+    if became != "other definition":
+        return None
+    sentence = f"Two definitions of one number: {words}."
+    return Answer(
+        "metric definition", "definition", sentence, "compare figures of one definition", "likely", "whose figure it is"
+    )
+
+
+def of_the_economics(e: Evidence) -> Answer | None:
+    """Settings at which no drafter, or not this one, could pay."""
+    known = settings(e)
+    if not known or not e.baseline:
+        return None
+    table = paid(known, e.baseline)
+    lost = table[table["ceiling, tokens a second"] < e.baseline]
+    if len(lost) == len(table):
+        row = lost.iloc[-1]
+        sentence = (
+            f"No drafter can pay here: at K = {row.K:.0f} a round takes {row['ms a round']:.1f} ms, a perfect drafter would "
+            f"reach {row['ceiling, tokens a second']:.1f} tokens a second, the baseline has {e.baseline:.1f}."
+        )
+        do = "make a round cheaper (batch, graph capture, fewer verified tokens), or draft more steps if they are cheap"
+        return Answer(
+            "economics", "round time", sentence, do, "certain, of these timings", "round times at two values of K", e.mended
+        )
+    slow = [one for one in known if one.tokens_per_second < e.baseline]
+    if len(slow) < len(known):
+        return None
+    if not e.mended or len({one.steps for one in known}) < 2:
+        return None
+    line, accepted = round_time(known), Acceptance.of(e.mended)
+    best = max(accepted.walks, key=lambda K: accepted.tau(K) / line.at(K) if line.at(K) > 0 else 0)
+    speed = accepted.tau(best) / line.at(best)
+    if speed >= e.baseline:
+        sentence = f"K is badly chosen: K = {best} would give {speed:.1f} tokens a second, the baseline has {e.baseline:.1f}."
+        return Answer(
+            "flags", "draft steps", sentence, f"draft K = {best} steps", "likely: from a line through the timings", "a run at it"
+        )
+    sentence = (
+        f"The drafter does not pay at any K: at best {speed:.1f} tokens a second at K = {best}, baseline {e.baseline:.1f}; "
+        f"a round takes {1000 * line.first:.1f} ms and {1000 * line.step:.1f} ms more a step."
+    )
+    return Answer("economics", "round time", sentence, "make a round cheaper, or a better drafter", "likely", "", e.mended)
+
+
+def of_the_log(e: Evidence) -> Answer | None:
+    """Only counts: what they say without a drafter to run."""
+    if e.now or e.run is None:
+        return None
+    tau, least = e.run.accept_length, lowest(e.steps)
+    if tau < NOTHING:
+        sentence = f"Nothing is accepted (accept length {tau:.3f}): that is no weak model, but head, map, algorithm or states."
+        return Answer("cannot tell", "unknown", sentence, settle="the checkpoint, and hidden states recorded from its target")
+    if least and tau >= least:
+        sentence = (
+            f"Accept length {tau:.2f} at K = {e.steps} is among published ones (from {least:.2f}): nothing points to a fault."
+        )
+        return Answer("nothing", "healthy", sentence, sure="by its counts alone", settle="the checkpoint and captures")
+    sentence = f"Accept length {tau:.2f} at K = {e.steps}: weak or wired wrong cannot be told from counts."
+    return Answer("cannot tell", "unknown", sentence, settle="the checkpoint, and hidden states recorded from its target")
