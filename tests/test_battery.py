@@ -12,7 +12,7 @@ SOME = (
     "healthy, served: rows one late",
     "healthy, checkpoint: map counts up, alone",
     "healthy, engine, requests: map ignored",
-    "embedding_fed, served: first and last slot swapped",
+    "embedding_fed, served: first and second slot swapped",
 )
 
 

@@ -235,7 +235,7 @@ def _halves(weight: Tensor) -> Tensor:
 
 def single_changes(drafter: Drafter, ckpt: Checkpoint, labels: Sequence[Label]) -> list[Hypothesis]:
     """All of the table that can be judged with streams `labels` recorded, cheap and frequent first."""
-    found = [*of_captures(), *of_recipe(drafter), *of_weights(drafter, ckpt)]
+    found = [*of_captures(), *of_weights(drafter, ckpt), *of_recipe(drafter)]
     used = drafter.recipe.streams or ()
     beside = all(isinstance(n, int) and (n == 0 or n - 1 in labels) for n in used) and bool(used)
     return [h for h in found if beside or h.kind != "residual"]

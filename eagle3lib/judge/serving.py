@@ -22,7 +22,7 @@ SCALED = 0.1  # a scale this far from 1 is another one
 TIES = 0.002  # rounds of ways that cannot be told apart
 CLOSE = 0.02  # rounds predicted and counted may differ by so much: ties, and drafts counted past the end of a request
 ALPHA = 0.01
-GLANCE, SCREEN = 2, 8  # samples on which ways to run the drafter are sorted out first
+GLANCE, SCREEN, ALL = 2, 8, 24  # samples on which ways to run the drafter are sorted out, and compared at last
 
 
 def compare_states(served: Sequence[Capture], reference: Sequence[Capture], trained: Sequence[Label]) -> Finding | None:
@@ -96,7 +96,7 @@ def match(
     """Whose counts does the server print: the drafter's as configured, or those of one run in another way?
 
     Same text: requests of the captures' names and sizes, or as many tokens in all (rounds + accepted). Only then are other
-    ways tried: 8 samples for all, then all for those that may fit.
+    ways tried: 2 and 8 samples for all, 24 for those that may fit.
     """
     mine = expected.requests(steps)
     same, how = _same_text(run, mine)
@@ -113,7 +113,7 @@ def match(
         by_name = {capture.name: capture for capture in captures}
         some = [by_name[name] for name in names]
         for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
-            for number in (GLANCE, SCREEN, len(some)) if theirs is not None else (len(some),):
+            for number in (GLANCE, SCREEN, min(ALL, len(some))) if theirs is not None else (len(some),):
                 rounds, tau = _walked(way, drafter, some[:number], steps)
                 apart = _apart(rounds, None if theirs is None else theirs[:number], run.rounds)
                 if apart > 5 * CLOSE:
@@ -123,7 +123,8 @@ def match(
                 fits.append((apart, way))
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
     nearest = min((apart for apart, _ in fits), default=0.0)  # often 0: then what is merely near is not it
-    fits = tuple(way for apart, way in sorted(fits, key=lambda one: one[0]) if apart <= 2 * nearest + TIES)
+    fits = sorted(fits, key=lambda one: int(one[0] / TIES))  # among ties the frequent first, as they were tried
+    fits = tuple(way for apart, way in fits if apart <= 2 * nearest + TIES)
     return Match(True, how, differs, expected.tau(steps), table, fits)
 
 

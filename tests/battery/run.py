@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import multiprocessing
+import random
 import signal
 import sys
 import time
@@ -20,8 +21,9 @@ from pathlib import Path
 import torch
 from tqdm import tqdm
 
+from eagle3lib.judge import verdict as judge
 from eagle3lib.read.errors import InputError
-from eagle3lib.show.stamp import device_name, library_hash, versions
+from eagle3lib.show.stamp import device_name, versions
 
 from . import base
 from .base import RECORDED, Texts
@@ -33,18 +35,17 @@ _cases: dict[str, Case] = {}  # of a worker: made once
 
 
 def sources() -> str:
-    """One hash of the library and of the battery."""
-    digest = hashlib.sha256(library_hash().encode())
-    for file in sorted(HERE.glob("*.py")):
-        if file.name not in ("run.py", "report.py"):
-            digest.update(file.read_bytes())
+    """One hash of what a verdict is made from, and of the battery."""
+    digest = hashlib.sha256()
+    library = Path(judge.__file__).parent.parent
+    files = [file for floor in ("read", "run", "measure", "judge") for file in sorted((library / floor).glob("*.py"))]
+    for file in [*files, *(f for f in sorted(HERE.glob("*.py")) if f.name not in ("run.py", "report.py"))]:
+        digest.update(file.read_bytes())
     return digest.hexdigest()[:16]
 
 
 def answer(case: Case) -> dict:
     """The verdict's answer: where, what, sentence, sure. Where it crashes or refuses, that stands as its place."""
-    from eagle3lib.judge import verdict as judge
-
     try:
         given = case.inputs()
     except InputError as error:
@@ -95,6 +96,12 @@ def _work(name: str) -> dict:
     return row_of(_cases[name])
 
 
+def rows_of(file: Path) -> dict[str, dict]:
+    """Rows by name, of the kept ones or of the results beside this file."""
+    found = json.loads(file.read_text()) if file.exists() else {}
+    return {row["name"]: row for row in found["rows"]} if "rows" in found else found
+
+
 def _keep(file: Path, rows: dict) -> None:
     part = file.with_suffix(".part")
     part.write_text(json.dumps(rows, indent=1, ensure_ascii=False))
@@ -105,17 +112,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     some = parser.add_mutually_exclusive_group()
     some.add_argument("--tune", action="store_true", help="only the cases that may be looked at while the verdict is made")
-    some.add_argument("--judged", action="store_true", help="only the others")
+    some.add_argument("--judged", action="store_true", help="only the others: those whose figures count")
     parser.add_argument("--only", default="", help="only cases whose name holds these words")
     parser.add_argument("--again", action="store_true", help="forget kept rows")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; what was run is reported")
     parser.add_argument("--samples", type=int, default=48, help="fewer prompts: for a quick look")
     args = parser.parse_args()
     made = f"{sources()}, {args.samples} prompts"
     cases = [c for c in all_cases() if (c.tune or not args.tune) and not (c.tune and args.judged) and args.only in c.name]
     file = RECORDED / f"rows_{args.samples}.json"
-    kept = json.loads(file.read_text()) if file.exists() and not args.again else {}
+    kept = {} if args.again else rows_of(HERE / "results.json") | rows_of(file)
     todo = [case.name for case in cases if kept.get(case.name, {}).get("made") != made]
+    random.Random(0).shuffle(todo)  # so that whatever is run so far is a fair sample
+    start = time.time()
     if todo:
         with multiprocessing.get_context("spawn").Pool(min(args.processes, len(todo)), _start, (args.samples,)) as pool:
             bar = tqdm(pool.imap_unordered(_work, todo), desc="battery", unit="case", total=len(todo))
@@ -123,13 +133,15 @@ def main() -> None:
                 for row in bar:
                     kept[row["name"]] = {**row, "made": made}
                     _keep(file, kept)
+                    if time.time() - start > 60 * args.minutes:
+                        break
                     bar.set_postfix_str(f"{row['name'][:40]}: {'right' if row['place'] else row['where']}")
             except KeyboardInterrupt:
                 sys.exit(f"battery: stopped; {bar.n} rows are kept in {file}, the same command goes on with the rest")
-    rows = [kept[case.name] for case in cases]
+    rows = [kept[case.name] for case in cases if kept.get(case.name, {}).get("made") == made]
     stamp = {**versions(), "device": device_name("cpu"), "sources": made}
-    text = report(rows, stamp)
-    if args.tune or args.judged or args.only or args.samples != 48:
+    text = report(rows, {**stamp, "cases run": f"{len(rows)} of {len(cases)}"})
+    if args.tune or args.only or args.samples != 48:
         print(text)
         return
     (HERE / "results.json").write_text(json.dumps({"stamp": stamp, "rows": rows}, indent=1, ensure_ascii=False) + "\n")
