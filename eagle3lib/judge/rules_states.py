@@ -12,6 +12,8 @@ from .finding import Findings
 from .hypotheses import Hypothesis, config_line
 from .rules_numbers import does_well
 
+OF_STATES = (*OF_CAPTURE, "streams")  # kinds of change that states handed over can show
+
 
 def of_the_recording(e: Evidence) -> Answer | None:
     """Captures that speak against themselves."""
@@ -72,9 +74,16 @@ def of_the_probe(e: Evidence) -> Answer | None:
         said = f"{' and '.join(way.name for way in e.probe.found)}: the drafter does better so, {words}"
     if len(e.probe.found) > 1 and first.kind == "streams":
         said += f"; and, on top, {e.probe.found[1].name}"
-    do = "; ".join(way.change for way in e.probe.found)
+    do = "; ".join(_where_to_write(e, way) for way in e.probe.found)
     side = "The checkpoint is not what its files say" if where == "checkpoint" else "The captures are not as in training"
     return Answer(where, what, f"{side}: {said}.", do, sure, wider(e) if first.kind == "streams" else "", e.mended)
+
+
+def _where_to_write(e: Evidence, way: Hypothesis) -> str:
+    """The change, and for streams where this engine reads it (sgl-project/sglang#25454; vLLM `vllm/config/speculative.py`)."""
+    engine = e.flags.engine if e.flags and way.kind == "streams" else None
+    place = {"SGLang": ' under "eagle_config" (before sgl-project/sglang#25454: each id one less)', "vLLM": " at the top level"}
+    return way.change + place.get(engine, "")
 
 
 def _rows_verified(e: Evidence, kind: str) -> bool:
@@ -128,26 +137,26 @@ def of_the_engine(e: Evidence) -> Answer | None:
         sentence = f"The server counts {run.accept_length:.2f} where {one.predicted:.2f} is possible on this text: another count."
         return Answer("metric definition", "definition", sentence, "", "likely", "rounds and accepted drafts, not a mean")
     words = f"accept length {run.accept_length:.2f} at the server, {one.predicted:.2f} by hand on the same text"
-    kinds = list(dict.fromkeys(way.kind for way in one.fits))
+    sound = e.states is not None and e.states.level == "ok"  # then what the server hands over explains nothing
+    fits = [way for way in one.fits if not (sound and way.kind in OF_STATES)]
+    kinds, record = list(dict.fromkeys(way.kind for way in fits)), "the rows that the server hands its drafter (served captures)"
     if not kinds:
         sentence = (
-            f"The engine drafts otherwise than the checkpoint: {words}; none of {len(one.table)} ways to run it gives its counts."
+            f"The engine drafts otherwise than the checkpoint: {words}; none of {len(one.table)} ways to run it fits its counts."
         )
-        settle = "" if e.served else "the rows that the server hands its drafter (served captures)"
-        where = "engine" if e.served else "cannot tell"
-        return Answer(where, "unknown", sentence, "", "certain that it differs", settle, e.mended)
-    names = " or ".join(way.name for way in one.fits[:3])
-    if not e.served and set(kinds) <= {*OF_CAPTURE, "streams", "tokens"}:
+        where = "engine" if sound else "cannot tell"
+        return Answer(where, "unknown", sentence, "", "certain that it differs", "" if sound else record, e.mended)
+    names, sure = " or ".join(way.name for way in fits[:3]), f"{len(fits)} of {len(one.table)} ways to run it fit"
+    states = [kind for kind in kinds if kind in OF_STATES]
+    if states == kinds:
         sentence = f"The server hands its drafter other states than training's: {words}; its counts are those of {names}."
-        return Answer(
-            "serving capture", kinds[0], sentence, _undo(e, one.fits[0]), f"{len(one.fits)} of {len(one.table)} ways fit",
-            "the rows that the server hands its drafter (served captures)", e.mended,
-        )  # fmt: skip
+        return Answer("serving capture", kinds[0], sentence, _undo(e, fits[0]), sure, record, e.mended)
+    if states:
+        sentence = f"The server does not run the drafter as trained: {words}; its counts are those of {names}, states or engine."
+        return Answer("cannot tell", "unknown", sentence, "", f"certain that it is the server; {sure}", record, e.mended)
     sentence = f"The engine runs the drafter otherwise than it was trained: {words}; its counts are those of {names}."
-    sure = f"{len(one.fits)} of {len(one.table)} ways to run it fit"
-    return Answer(
-        "engine", kinds[0], sentence, one.fits[0].change, sure, "" if len(kinds) == 1 else "counts at another K", e.mended
-    )
+    settle = "" if len(kinds) == 1 else "counts at another K, or request by request"
+    return Answer("engine", kinds[0], sentence, _undo(e, fits[0]), sure, settle, e.mended)
 
 
 def _undo(e: Evidence, way: Hypothesis) -> str:
