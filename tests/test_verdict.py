@@ -171,3 +171,64 @@ def test_spellings_of_the_command_line():
             measured_of(wrong)
     with pytest.raises(e3.InputError, match="expected one of"):
         figure_of("nobody")
+
+
+def test_a_met_claim_acquits_nobody(tiny_checkpoint):
+    """A trainer that measured the same broken setup meets its own claim."""
+    few = text_of(e3.Drafter(tiny_checkpoint), 5)
+    low = e3.verdict(tiny_checkpoint, few, steps=2, claimed=0.01, claimed_by=("SpecForge", "acc_0"))
+    assert low.where == "cannot tell"
+    percent = e3.verdict(
+        tiny_checkpoint, text_of(e3.Drafter(tiny_checkpoint)), steps=2, claimed=74.7, claimed_by=("SpecForge", "acc_0")
+    )
+    assert percent.where in ("nothing", "training or text") and percent.what != "text"
+
+
+def test_without_a_loss_mask_nothing_else_is_accused(tiny_checkpoint):
+    captures = [c.replace(loss_mask=torch.ones_like(c.loss_mask)) for c in text_of(e3.Drafter(tiny_checkpoint))]
+    found = e3.verdict(tiny_checkpoint, captures, steps=2)
+    assert (found.where, found.what) == ("training capture", "no loss mask")
+
+
+def test_copies_of_one_prompt_are_one_prompt(tiny_checkpoint):
+    one = text_of(e3.Drafter(tiny_checkpoint), 1)[0]
+    found = e3.verdict(tiny_checkpoint, [one.replace(name=f"copy {i}") for i in range(24)], steps=2)
+    assert (found.where, found.evidence.samples) == ("cannot tell", 1)
+    assert any("repeat the tokens" in problem for problem in found.evidence.problems)
+
+
+def test_served_folders_that_share_nothing_are_said_uncompared(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint), 32)
+    found = e3.verdict(tiny_checkpoint, captures[:16], served=captures[16:], steps=2)
+    assert any("share no tokens" in problem for problem in found.evidence.problems)
+    whole = e3.verdict(
+        tiny_checkpoint, captures[:16], served=captures[:16], steps=2
+    )  # four named streams, of which it takes three
+    assert whole.evidence.states.level == "ok"
+
+
+def test_inputs_that_do_not_go_together_are_said():
+    log = Served("log", 3, 100, 60, 1.6, None, "log")
+    found = e3.verdict(logs=[log], measured=[e3.Measured(3, 56.8, 2.6)], baseline=90.0)
+    assert "not one run" in found.evidence.problems[0]
+    assert np.isnan(found.cost.loc["now", "tokens a second"])
+    other_K = e3.verdict(
+        flags=f"{SGLANG} --speculative-num-steps 3 --speculative-num-draft-tokens 4", measured=KIMI[:1], baseline=90.0
+    )
+    assert other_K.where == "cannot tell"  # K = 1 was measured, K = 3 is served
+    assert "no speed was measured at K = 3" in other_K.evidence.problems
+
+
+def test_layers_that_the_target_has_not(tmp_path):
+    target = tiny.write_target(tmp_path / "target")
+    ids = {"eagle_aux_hidden_state_layer_ids": [2, 3, 40]}
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", eagle_config=ids), target=target)
+    found = e3.verdict(ckpt)
+    assert (found.where, found.what) == ("checkpoint", "streams")
+
+
+def test_aligned_rows_are_not_accused(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint))
+    tried = e3.probe(tiny_checkpoint, captures, aligned=True).changes
+    assert "rows" not in set(tried.kind)
+    assert "rows" in set(e3.probe(tiny_checkpoint, captures).changes.kind)

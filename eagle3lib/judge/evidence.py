@@ -67,7 +67,10 @@ class Evidence:
     claimed: float | None = None
     claimed_by: tuple[str, str] | None = None
     figures: pd.DataFrame | None = None  # what each trainer would print here
-    problems: tuple[str, ...] = ()  # inputs that could not be used, and why
+    problems: tuple[str, ...] = ()  # what of the inputs could not be used, or does not go together
+
+    def with_problem(self, problem: str) -> "Evidence":
+        return replace(self, problems=(*self.problems, problem))
 
 
 def gather(
@@ -96,14 +99,17 @@ def gather(
         claimed=claimed,        claimed_by=tuple(claimed_by) if claimed_by else None,
         flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
     )  # fmt: skip
+    found = _at_odds(found, logs)
     if ckpt is None or not (captures or served):
         return found
     place = "training capture" if captures else "serving capture"
     if not captures:
         captures, served = served, None
     some = [captures[i] for i in range(min(SAMPLES, len(captures)))]
-    some = _named_apart(some)
+    every, some = len(some), _different(some)
     found = replace(found, place=place, samples=len(some), checks=check_captures(ckpt, some))
+    if len(some) < every:
+        found = found.with_problem(f"{every - len(some)} of {every} samples repeat the tokens of another and are left out")
     if unusable(found.checks):
         return found
     found = _drafted(found, some, device, dtype, streams, probed)
@@ -124,14 +130,34 @@ def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
     return [run for run in runs if run.drafter in (None, name) and (mine is None or run.streams in (None, mine))]
 
 
-def _named_apart(some: list[Capture]) -> list[Capture]:
-    """Two samples of one name are two samples: the later one's place is added to its name."""
-    seen: set[str] = set()
-    apart = []
+def _different(some: list[Capture]) -> list[Capture]:
+    """Samples of different tokens: copies of one prompt are not independent. Of one name, the later one's place is added."""
+    texts, names, kept = set(), set(), []
     for i, one in enumerate(some):
-        apart.append(one.replace(name=f"{one.name} ({i})") if one.name in seen else one)
-        seen.add(one.name)
-    return apart
+        text = tuple(one.token_ids.tolist())
+        if text not in texts:
+            kept.append(one.replace(name=f"{one.name} ({i})") if one.name in names else one)
+        texts.add(text)
+        names.add(one.name)
+    return kept
+
+
+def _at_odds(found: Evidence, logs: Sequence[Served]) -> Evidence:
+    """Inputs that do not go together, said."""
+    K, flags, tau = found.steps, found.flags, found.run.accept_length if found.run else None
+    if logs and found.run is None:
+        found = found.with_problem(f"the log has no run at K = {K}, only at {', '.join(str(run.steps) for run in logs)}")
+    elif len(logs) > 1:
+        found = found.with_problem(f"of {len(logs)} runs in the logs the first at K = {K} is used")
+    if flags and flags.steps and flags.steps != K:
+        found = found.with_problem(f"the flags draft K = {flags.steps}; all is told at K = {K}, as asked")
+    at_K = [one for one in found.measured if one.steps == K]
+    if found.measured and not at_K:
+        found = found.with_problem(f"no speed was measured at K = {K}")
+    if tau and at_K and abs(at_K[0].accept_length - tau) > 0.1:
+        seen = f"measured accept length {at_K[0].accept_length:g}, the log's {tau:.2f}, at K = {K}"
+        found = found.with_problem(f"{seen}: not one run, so no speed is told of the log's")
+    return found
 
 
 def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
@@ -147,15 +173,20 @@ def unusable(checks: Findings) -> bool:
 def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, streams, probed: Probe | None) -> Evidence:
     """The probe, and the drafter as configured and as mended."""
     try:
-        probed = probed or probe(found.ckpt, some, streams, device, dtype)
+        aligned = found.ckpt.target is not None and (0 in some[0].streams or some[0].last is not None)
+        aligned = aligned and not any(check.level == "fault" for check in found.checks)
+        probed = probed or probe(found.ckpt, some, streams, device, dtype, aligned=aligned)
         drafter = Drafter(found.ckpt, found.ckpt.recipe.replace(streams=probed.playable), device, dtype)
     except InputError as error:
         if len(some) > 1:
             raise
-        return replace(found, problems=(str(error),))
+        return found.with_problem(str(error))
     depth = max(found.steps, FEWEST)
     now = _on_top(drafter, some, depth, ())
     mended = _on_top(drafter, some, depth, probed.found) if probed.found else now
+    if probed.found and not Acceptance.of(mended).tau(found.steps) > Acceptance.of(now).tau(found.steps):
+        found = found.with_problem(f"{probed.found[-1].name} gains at single steps and nothing in accept length: left out")
+        probed, mended = probed.without_found(), now
     figures = None
     if found.claimed is not None and not any(check.name == "text" for check in found.checks):
         replaced = with_best_in_vocabulary(mended, some, found.ckpt)
@@ -179,12 +210,14 @@ def _served(found: Evidence, some: list[Capture], at_server: list[Capture], devi
     recipe, ways = found.ckpt.recipe, found.probe.found
     trained = found.probe.streams if ways and ways[0].kind == "streams" else found.probe.playable
     checks = check_captures(found.ckpt, at_server)
-    found = replace(found, served_checks=checks, states=compare_states(at_server, some, trained))
+    slots = tuple(at_server[0].streams)
+    handed = slots if len(slots) == recipe.n_streams or recipe.streams is None else recipe.streams
+    by_position = [one.replace(streams={f"slot{i}": one.stream(n) for i, n in enumerate(handed)}, known={}) for one in at_server]
+    found = replace(found, served_checks=checks, states=compare_states(by_position, some, trained))
+    if found.states is None:
+        found = found.with_problem("the served captures share no tokens with the others, so their states were not compared")
     if unusable(checks):
         return found
-    slots = tuple(at_server[0].streams)
-    handed = slots if len(slots) == recipe.n_streams else recipe.streams
-    by_position = [one.replace(streams={f"slot{i}": one.stream(n) for i, n in enumerate(handed)}, known={}) for one in at_server]
     drafter = Drafter(found.ckpt, recipe.replace(streams=None), device, dtype)
     others = tuple(way for way in ways if way.kind not in (*OF_CAPTURE, "streams"))
     served = _on_top(drafter, by_position, max(found.steps, FEWEST), others)

@@ -29,6 +29,7 @@ SAMPLES = 32  # more are not needed to tell streams apart, and cost time
 ROWS = 48  # rows scored of each sample: what comes later costs time and tells the same
 STEPS = 3  # draft steps run where a change shows only after the first
 AS_IS = "as configured"
+LEARNED = "d2t learned from the text"
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,12 @@ class Probe:
     def told(self) -> bool:
         """Whether the best choice is told from all others (as configured), or from the configured one, by more than noise."""
         return self.findings[0].level in ("ok", "fault")
+
+    def without_found(self) -> "Probe":
+        """The same, with nothing told to hold: what is named does not pay."""
+        others = Findings([replace(f, level="note") for f in self.others])
+        streams = Findings([replace(f, level="note") for f in self.findings])
+        return replace(self, found=(), findings=streams, others=others)
 
     @property
     def playable(self) -> tuple[Label, ...]:
@@ -82,14 +89,16 @@ def probe(
     device: str = "cpu",
     dtype: str = "float32",
     changes: bool = True,
+    aligned: bool = False,
 ) -> Probe:
     """How was the drafter trained? All ordered choices among the recorded streams, then single changes; at most 32 samples.
 
-    `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. Score: right
-    guesses of the target's next token, at step 1, or at steps 2 and 3 for what shows only there, on up to 48 rows a sample.
-    Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni), and a gain of 0.02.
-    Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer streams than the
-    drafter takes, too many to try, or no two samples.
+    `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. `aligned`:
+    rows are known to be those of their tokens, so no shift is tried (a row ahead knows the next token, which helps any damaged
+    drafter). Score: right guesses of the target's next token, at step 1, or at steps 2 and 3 for what shows only there, on up
+    to 48 rows a sample. Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni), and
+    a gain of 0.02. Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer
+    streams than the drafter takes, too many to try, or no two samples.
     """
     if len(captures) < 2:
         raise InputError(f"captures: {len(captures)} sample; the probe compares over samples and needs 2 or more, better 24")
@@ -121,9 +130,9 @@ def probe(
     played = chosen if found or name_of(configured) not in table.index else configured
     on_top, gained, more = base.with_recipe(recipe.replace(streams=played)), pd.DataFrame(), []
     if changes:
-        gained, told, more = try_changes(on_top, ckpt, some, labels, len(scores))
+        gained, told, more = try_changes(on_top, ckpt, some, labels, len(scores), aligned)
         if told:  # once more, on top of the first: faults come in pairs
-            _, second, _ = try_changes(on_top, ckpt, some, labels, len(scores), told[0])
+            _, second, _ = try_changes(on_top, ckpt, some, labels, len(scores), aligned, told[0])
             told += second
         found += told
     return Probe(table, chosen, configured, Findings([finding]), gained, Findings(more), tuple(found))
@@ -161,10 +170,17 @@ def race_streams(
 
 
 def try_changes(
-    drafter: Drafter, ckpt: Checkpoint, some: list[Capture], labels: list[Label], tried: int, first: Hypothesis | None = None
+    drafter: Drafter,
+    ckpt: Checkpoint,
+    some: list[Capture],
+    labels: list[Label],
+    tried: int,
+    aligned: bool = False,
+    first: Hypothesis | None = None,
 ) -> tuple[pd.DataFrame, list[Hypothesis], list[Finding]]:
     """Every single change (on top of `first`): table of gains, the one that holds, and the finding. `tried`: before these."""
-    hypotheses = {h.name: h for h in single_changes(drafter, ckpt, labels) if not first or (h.step == 1 and h.name != first.name)}
+    every = (h for h in single_changes(drafter, ckpt, labels) if not (aligned and h.kind == "rows"))
+    hypotheses = {h.name: h for h in every if not first or (h.step == 1 and h.name != first.name)}
     guesses: list[Hits] = []
     bar = tqdm(total=len(some), desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False)
 
@@ -246,7 +262,7 @@ def learned_map(guesses: Sequence[Hits], some: Sequence[Capture]) -> tuple[Hypot
         ids = [learned.get(int(i), int(i)) for i in drafter.target_ids]
         return drafter.but(target_ids=torch.tensor(ids, device=drafter.device)), capture
 
-    return Hypothesis("d2t learned from the text", "map", apply, "rebuild d2t: offsets to the ids the head was trained on"), score
+    return Hypothesis(LEARNED, "map", apply, "rebuild d2t: offsets to the ids the head was trained on"), score
 
 
 def commonest(some: Sequence[Capture]) -> float:

@@ -8,12 +8,13 @@ from ..measure.acceptance import Acceptance
 from ..measure.intervals import told
 from .answer import WEAKEST, Answer, Rule
 from .evidence import Evidence, shape
-from .heads import lowest
+from .heads import HEADS, lowest
 from .ranking import fewest
 from .rules_numbers import claim, does_well, of_the_claim, of_the_definition, of_the_economics, of_the_flags, of_the_log
 from .rules_states import (
     of_other_text,
     of_the_engine,
+    of_the_layers,
     of_the_probe,
     of_the_recording,
     of_the_serving_capture,
@@ -54,9 +55,9 @@ def of_the_mask(e: Evidence) -> Answer | None:
 
 def of_power(e: Evidence) -> Answer | None:
     """Too little to tell: say what would do."""
-    if e.problems:
-        return Answer("cannot tell", "unknown", f"Too little to tell: {e.problems[0]}.", settle="24 samples or more")
-    if not e.now or does_well(e):
+    if e.problems and e.samples and not e.now:
+        return Answer("cannot tell", "unknown", f"Too little to tell: {e.problems[-1]}.", settle="24 samples or more")
+    if not e.now:
         return None
     if e.probe.findings[0].level == "open":
         sentence = f"The drafter was not run as configured: {e.probe.findings[0].what}."
@@ -80,33 +81,39 @@ def of_the_drafter(e: Evidence) -> Answer | None:
     sure = (
         f"{len(e.probe.table) + len(e.probe.changes)} ways to run it were tried on the same rows, none better by more than noise"
     )
-    if became == "missed":
-        sentence = f"Nothing is wired wrong here, but the drafter does not do what training said: {words}; {here}."
-        settle = "captures of training's own text: if the claim is met there, it is the text"
-        return Answer("training or text", "text", sentence, "score it on the text that the claim was made on", sure, settle)
-    if became == "met":
-        return Answer("nothing", "healthy", f"Nothing is broken: {words}; {here}{beside}.", sure=sure)
     unseen = f"streams that were not recorded were not tried: {wider(e)}"
     if high < WEAKEST:
         sentence = (
             f"Weak or wired wrong cannot be told: {here}, less than any weak drafter is known for, and nothing tried is better."
         )
         return Answer("cannot tell", "unknown", sentence, sure=sure, settle=wider(e))
+    if became == "missed":
+        sentence = f"Nothing is wired wrong here, but the drafter does not do what training said: {words}; {here}."
+        settle = "captures of training's own text: if the claim is met there, it is the text"
+        return Answer("training or text", "text", sentence, "score it on the text that the claim was made on", sure, settle)
+    if became == "met":
+        return Answer("nothing", "healthy", f"Nothing is broken: {words}; {here}{beside}.", sure=sure)
     if least and high < least:
         sentence = f"A weak drafter, wired as it was trained as far as these captures can tell: {here}{beside}."
-        do = "more training data of the target's own writing (published heads: 0.5 to 1.4 million samples)"
+        sizes = sorted(head.samples for head in HEADS if head.samples)
+        do = f"more training data of the target's own writing (published heads that tell: {sizes[0]:,} to {sizes[-1]:,} samples)"
         return Answer("training or text", "weak model", sentence, do, sure, f"the trainer's own figure; {unseen}")
     return Answer("nothing", "healthy", f"Nothing is broken: {here}{beside}.", sure=sure)
 
 
 def nothing_given(e: Evidence) -> Answer:
     """No rule had anything to go by."""
-    have = "a checkpoint opens, which proves nothing of how it was trained" if e.ckpt else "nothing that can be judged was given"
+    have = "nothing that can be judged was given"
+    if e.ckpt:
+        have = "a checkpoint opens, which proves nothing of how it was trained"
+    elif e.flags or e.measured:
+        have = "flags and speeds alone show no fault, and nothing else was given"
     sentence = f"Cannot tell: {have}."
     return Answer("cannot tell", "unknown", sentence, settle="hidden states recorded from the target: what_to_record says which")
 
 
 RULES: tuple[Rule, ...] = (
-    of_the_flags, of_the_definition, of_the_recording, of_the_weights, of_the_probe, of_the_serving_capture, of_what_is_served,
-    of_the_engine, of_the_claim, of_the_economics, of_the_curve, of_the_mask, of_other_text, of_power, of_the_drafter, of_the_log,
+    of_the_flags, of_the_definition, of_the_layers, of_the_recording, of_the_mask, of_the_weights, of_the_probe,
+    of_the_serving_capture, of_what_is_served, of_the_engine, of_the_claim, of_the_economics, of_the_curve, of_other_text,
+    of_power, of_the_drafter, of_the_log,
 )  # fmt: skip

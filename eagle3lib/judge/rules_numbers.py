@@ -56,6 +56,8 @@ def claim(e: Evidence) -> tuple[str, str]:
     if row is None:
         return "withheld", f"{' '.join(whose)} is not one that can be computed here"
     here = f"{' '.join(whose)} is {told(row.here, row.low, row.high, 3)} here"
+    if not 0 < e.claimed <= (1 if row.here <= 1 and "acc" in whose[1] and "len" not in whose[1] else float("inf")):
+        return "withheld", f"a claimed {' '.join(whose)} of {e.claimed:g} is none: expected a share, as 0.747 for 74.7 %"
     slack = 0.02 + (row.high - row.low) / 2 if row.high == row.high else 0.05 * row.here
     if e.claimed <= row.here + slack:
         return "met", f"claimed {e.claimed:g}, {here}"
@@ -86,14 +88,14 @@ def of_the_economics(e: Evidence) -> Answer | None:
     if not known or not e.baseline:
         return None
     table = paid(known, e.baseline)
-    lost = table[table["ceiling, tokens a second"] < e.baseline]
-    if len(lost) == len(table):
-        row = lost.iloc[-1]
+    lost = table[(table["ceiling, tokens a second"] < e.baseline) & (e.steps == table.K)]
+    if len(lost):
+        row = lost.iloc[0]
         sentence = (
             f"No drafter can pay here: at K = {row.K:.0f} a round takes {row['ms a round']:.1f} ms, a perfect drafter would "
             f"reach {row['ceiling, tokens a second']:.1f} tokens a second, the baseline has {e.baseline:.1f}."
         )
-        do = "make a round cheaper (batch, graph capture, fewer verified tokens), or draft more steps if they are cheap"
+        do = "make a round cheaper (batch, graph capture, fewer verified tokens), or measure more draft steps"
         return Answer(
             "economics", "round time", sentence, do, "certain, of these timings", "round times at two values of K", e.mended
         )

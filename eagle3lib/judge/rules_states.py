@@ -10,9 +10,22 @@ from .answer import NOTHING, TEXT, WEAKEST, Answer
 from .evidence import OF_CAPTURE, Evidence, lower
 from .finding import Findings
 from .hypotheses import Hypothesis, config_line
+from .probe import LEARNED
 from .rules_numbers import does_well
 
 OF_STATES = (*OF_CAPTURE, "streams")  # kinds of change that states handed over can show
+
+
+def of_the_layers(e: Evidence) -> Answer | None:
+    """Streams of layers that the target has not."""
+    target, streams = e.ckpt.target if e.ckpt else None, (e.ckpt.recipe.streams or ()) if e.ckpt else ()
+    absent = [n for n in streams if target and isinstance(n, int) and n > target.n_layers]
+    if not absent:
+        return None
+    sentence = (
+        f"config.json asks for r_{absent[0]}, but {target.path.name} has {target.n_layers} layers: no engine can capture it."
+    )
+    return Answer("checkpoint", "streams", sentence, "ids of layers that there are", "certain: by the target's config.json")
 
 
 def of_the_recording(e: Evidence) -> Answer | None:
@@ -62,7 +75,10 @@ def of_the_probe(e: Evidence) -> Answer | None:
     first, p = e.probe.found[0], [*e.probe.findings, *e.probe.others]
     fault = next(f for f in p if f.level == "fault")
     sure = f"p = {fault.evidence['p']:.1g} over {e.samples} samples, corrected for all that was tried"
-    words = _cost_words(e, e.now, e.mended)
+    words = _cost_words(e, e.now, e.mended) if first.kind == "streams" else _cost_words(e, e.mended, e.now)
+    learned = any(way.name == LEARNED for way in e.probe.found)  # from these very prompts: no accept length of others
+    if learned:
+        words = f"step-1 accuracy {fault.evidence['accuracy so']:.3f}, learned on one half of the prompts and scored on the other"
     if first.kind == "streams":
         labelled = all(isinstance(n, int) for n in e.probe.streams)
         where = "checkpoint" if labelled else e.place
@@ -71,12 +87,14 @@ def of_the_probe(e: Evidence) -> Answer | None:
     else:
         states = first.kind in OF_CAPTURE
         where, what = (e.place if states and not _rows_verified(e, first.kind) else "checkpoint"), first.kind
-        said = f"{' and '.join(way.name for way in e.probe.found)}: the drafter does better so, {words}"
+        said = f"{' and '.join(way.name for way in e.probe.found)}: so it reaches {words}"
     if len(e.probe.found) > 1 and first.kind == "streams":
         said += f"; and, on top, {e.probe.found[1].name}"
     do = "; ".join(_where_to_write(e, way) for way in e.probe.found)
     side = "The checkpoint is not what its files say" if where == "checkpoint" else "The captures are not as in training"
-    return Answer(where, what, f"{side}: {said}.", do, sure, wider(e) if first.kind == "streams" else "", e.mended)
+    return Answer(
+        where, what, f"{side}: {said}.", do, sure, wider(e) if first.kind == "streams" else "", None if learned else e.mended
+    )
 
 
 def _where_to_write(e: Evidence, way: Hypothesis) -> str:
@@ -192,4 +210,4 @@ def of_other_text(e: Evidence) -> Answer | None:
 def wider(e: Evidence) -> str:
     """What to record to see streams that were not tried."""
     tried = dict.fromkeys(n for name in e.probe.table.index for n in name.removeprefix("streams ").split(", "))
-    return f"captures with other streams than {', '.join(tried)}" + ("" if "r_0" in tried else ", r_0 first")
+    return f"captures with other streams than {', '.join(sorted(tried))}" + ("" if "r_0" in tried else ", such as r_0")

@@ -135,7 +135,9 @@ def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
         sizes = [int(run.requests[n].sum() + run.requests[n] @ np.arange(len(run.requests[n]))) for n in common]
         apart = [abs(size - mine.rounds[n] - mine.accepted[n]) for size, n in zip(sizes, common, strict=True)]
         good = len(common) >= 2 and bool(max(apart) <= run.steps)
-        return good, f"{len(common)} of its requests are recorded, {'of' if good else 'but not of'} the same length"
+        if not common:
+            return False, "none of its requests is recorded under its name"
+        return good, f"{len(common)} of its requests are recorded, {'of' if good else 'but of other than'} the same length"
     if run.rounds is None:
         return False, "its log prints no counts, so nothing says that its text is the recorded one"
     total = run.rounds + run.accepted

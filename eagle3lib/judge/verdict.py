@@ -119,6 +119,8 @@ def cost(found: Evidence, first: Answer) -> pd.DataFrame:
     """Accept length and tokens a second at K: now, if mended, where drafting begins to pay, and of a perfect drafter."""
     K, rows = found.steps, {}
     at_K = [one for one in settings(found) if one.steps == K]
+    if at_K and found.run and abs(at_K[0].accept_length - found.run.accept_length) > 0.1:
+        at_K = []  # not of one run
     seconds = at_K[0].round_time if at_K else _on_the_line(found, K)
 
     def row(name: str, tau: float, low: float = float("nan"), high: float = float("nan")) -> None:
@@ -186,7 +188,7 @@ def why(found: Evidence) -> Findings:
 def _curve(hits: Sequence[Hits], name: str) -> Finding:
     form, curve = shape(hits)
     words = {
-        "nothing": "near nothing at every step: head, map, embedding or layers, not the states alone",
+        "nothing": "is near nothing at every step: head, map, embedding or layers, not the states alone",
         "rises": "rises with the step, as where the states are not those of training and the drafter leans on its own",
         "cliff": "falls off after step 1: what is fed back between steps, or training without unrolling",
         "flat": "does not rise, which speaks neither way",
