@@ -58,9 +58,10 @@ def test_the_numbers_side_by_side_are_those_measured(mismatched):
     assert counts.rounds["by hand, mended"] < counts.rounds["by hand, as configured"]
 
 
-def test_a_count_at_another_k_says_so():
+def test_a_count_at_another_k_is_not_shown_as_this_one():
     found = e3.verdict(logs=[served(steps=8)], steps=3)
-    assert list(verdicts.numbers(found).index) == ["the log's count, at K = 8"]
+    assert len(verdicts.numbers(found)) == 0
+    assert "no run at K = 3, only at 8" in found.evidence.problems[0]
 
 
 def test_changes_that_count_are_marked(mismatched):

@@ -67,9 +67,8 @@ def numbers(found: Verdict) -> pd.DataFrame:
     counted = {name: Acceptance.of(hits) for name, hits in _by_hand(e).items()}
     rows = {name: (accepted.tau(K), *accepted.interval(K)) for name, accepted in counted.items()}
     if run := e.run:
-        other = "" if run.steps in (K, None) else f", at K = {run.steps}"
         spread = Acceptance({run.steps: run.requests}, {}).interval(run.steps) if run.requests else (np.nan, np.nan)
-        rows[f"the log's count{other}"] = (run.accept_length, *spread)
+        rows["the log's count"] = (run.accept_length, *spread)
     if "break-even" in found.cost.index:
         rows["break-even: drafting pays from here"] = (found.cost["accept length"]["break-even"], np.nan, np.nan)
     return pd.DataFrame.from_dict(rows, orient="index", columns=["accept length", "low", "high"])
