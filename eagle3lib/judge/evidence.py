@@ -22,7 +22,7 @@ from ..run.drafter import Drafter
 from .checks import check_captures
 from .finding import Finding, Findings
 from .flags import check_flags
-from .hypotheses import Hypothesis, single_changes, streams_are
+from .hypotheses import Hypothesis, name_of, single_changes
 from .probe import Probe, probe
 from .serving import Match, compare_states, match
 
@@ -30,6 +30,7 @@ SAMPLES = 96  # of each set of captures: more narrow the intervals and change no
 STEPS = 3  # draft steps where nothing says how many were served
 FEWEST = 4  # draft steps that the shape of the curve needs
 ALPHA = 0.01
+CHOICES = 24  # of streams, the best of those probed, that an engine may have run
 OF_CAPTURE = ("rows", "scale", "residual", "norm of states")  # kinds of change that a recording can be guilty of
 
 
@@ -96,7 +97,7 @@ def gather(
     run = next((run for run in logs if run.steps in (K, None)), None)
     found = Evidence(
         steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline and float(baseline), run=run,
-        claimed=claimed,        claimed_by=tuple(claimed_by) if claimed_by else None,
+        claimed=claimed, claimed_by=tuple(claimed_by) if claimed_by else None,
         flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
     )  # fmt: skip
     found = _at_odds(found, logs)
@@ -231,10 +232,8 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     """Whose counts the server prints. Ways to run the drafter: the streams that engines take, each single change."""
     recipe = found.ckpt.recipe.replace(streams=found.probe.playable)
     drafter = Drafter(found.ckpt, recipe, device, dtype)
-    labels = list(some[0].streams)
-    tried = [tuple(name) for name in _choices(found.probe)]
-    ways = [streams_are(streams) for streams in tried if streams != recipe.streams]
-    ways += single_changes(drafter, found.ckpt, labels)
+    ways = [way for way in found.probe.choices[:CHOICES] if way.name != name_of(recipe.streams)]
+    ways += single_changes(drafter, found.ckpt, list(some[0].streams))
     expected = Acceptance.of(found.served or found.now)
     K = found.run.steps or found.steps
     if len(found.now[0].hit) < K:
@@ -242,14 +241,10 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     return replace(found, match=match(found.run, K, expected, drafter, some, ways))
 
 
-def _choices(probed: Probe) -> list[tuple]:
-    """The choices of streams that were tried, best first, as labels."""
-    named = {f"r_{n}": n for n in (*probed.streams, *(probed.configured or ())) if isinstance(n, int)}
-    found = []
-    for name in probed.table.index:
-        labels = name.removeprefix("streams ").split(", ")
-        found.append(tuple(int(label[2:]) if label.startswith("r_") else named.get(label, label) for label in labels))
-    return found[:24]
+def reached(hits: Sequence[Hits], steps: int) -> tuple[float, float, float]:
+    """Accept length at K = `steps`, and its 95 % interval."""
+    accepted = Acceptance.of(hits)
+    return accepted.tau(steps), *accepted.interval(steps)
 
 
 def shape(found: Sequence[Hits]) -> tuple[str, list[float]]:

@@ -4,7 +4,7 @@ First which streams the slots of `fc` hold, all ordered choices; then every sing
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import perm
 
@@ -42,7 +42,8 @@ class Probe:
     findings: Findings  # of the streams: one
     changes: pd.DataFrame  # single changes on top of the streams: kind, accuracy gained, its p-value
     others: Findings  # of those
-    found: tuple[Hypothesis, ...] = field(default=())  # what is told to hold, streams included
+    found: tuple[Hypothesis, ...] = ()  # what is told to hold, streams included
+    choices: tuple[Hypothesis, ...] = ()  # those of `table`, in its order
 
     @property
     def told(self) -> bool:
@@ -135,7 +136,16 @@ def probe(
             _, second, _ = try_changes(on_top, ckpt, some, labels, len(scores), aligned, told[0])
             told += second
         found += told
-    return Probe(table, chosen, configured, Findings([finding]), gained, Findings(more), tuple(found))
+    return Probe(
+        table,
+        chosen,
+        configured,
+        Findings([finding]),
+        gained,
+        Findings(more),
+        tuple(found),
+        tuple(hypotheses[name] for name in table.index),
+    )
 
 
 def beginning(capture: Capture, labels: Sequence[Label]) -> Capture:

@@ -4,10 +4,9 @@ What stands in files and flags comes first, then what a recording says against i
 side, and at last what no wiring explains. No rule accuses without a margin; where two places explain the same, none is named.
 """
 
-from ..measure.acceptance import Acceptance
 from ..measure.intervals import told
 from .answer import WEAKEST, Answer, Rule
-from .evidence import Evidence, shape
+from .evidence import Evidence, reached, shape
 from .heads import HEADS, lowest
 from .ranking import fewest
 from .rules_numbers import claim, does_well, of_the_claim, of_the_definition, of_the_economics, of_the_flags, of_the_log
@@ -73,14 +72,12 @@ def of_the_drafter(e: Evidence) -> Answer | None:
     """No fault found: as good as claimed, weak, or sound."""
     if not e.now:
         return None
-    accepted = Acceptance.of(e.now)
     K, became, words = e.steps, *claim(e)
-    tau, (low, high) = accepted.tau(K), accepted.interval(K)
+    tau, low, high = reached(e.now, K)
     here, least = f"accept length {told(tau, low, high)} at K = {K} over {e.samples} samples", lowest(K)
     beside = f"; the lowest published at that K is {least:.2f}" if least else ""
-    sure = (
-        f"{len(e.probe.table) + len(e.probe.changes)} ways to run it were tried on the same rows, none better by more than noise"
-    )
+    tried = len(e.probe.table) + len(e.probe.changes)
+    sure = f"{tried} ways to run it were tried, the hopeless on fewer prompts; none was better by more than noise"
     unseen = f"streams that were not recorded were not tried: {wider(e)}"
     if high < WEAKEST:
         sentence = (

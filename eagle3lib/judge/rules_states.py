@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from ..measure.acceptance import Acceptance
 from ..measure.intervals import told
 from ..measure.inventory import untouched
 from ..run.chain import Hits
 from .answer import NOTHING, TEXT, WEAKEST, Answer
-from .evidence import OF_CAPTURE, Evidence, lower
+from .evidence import OF_CAPTURE, Evidence, lower, reached
 from .finding import Findings
 from .hypotheses import Hypothesis, config_line
 from .probe import LEARNED
@@ -51,7 +50,7 @@ def _recorded(checks: Findings, place: str, e: Evidence) -> Answer | None:
 
 def of_the_weights(e: Evidence) -> Answer | None:
     """Matrices that look as their module was made, in a drafter that hardly guesses anything."""
-    if not e.now or Acceptance.of(e.now).interval(e.steps)[1] >= WEAKEST:
+    if not e.now or reached(e.now, e.steps)[2] >= WEAKEST:
         return None
     matrices = [name for name in e.ckpt.names if name not in ("d2t", "t2d") and e.ckpt.tensor(name).ndim == 2]
     new = {name: why for name in matrices if (why := untouched(e.ckpt.tensor(name)))}
@@ -59,10 +58,9 @@ def of_the_weights(e: Evidence) -> Answer | None:
         return None
     name = next(iter(new))
     what = {"embed_tokens.weight": "embedding", "lm_head.weight": "head"}.get(name, "weights")
-    good = Acceptance.of(e.now)
     sentence = (
         f"The checkpoint holds weights that were never filled: {', '.join(new)} ({new[name]}); accept length "
-        f"{told(good.tau(e.steps), *good.interval(e.steps))} at K = {e.steps}."
+        f"{told(*reached(e.now, e.steps))} at K = {e.steps}."
     )
     do = "export it anew: the names did not match, or the tensor was left out; where it is the target's, leave it out of the file"
     return Answer("checkpoint", what, sentence, do, "likely: training leaves heavier tails", mended=e.mended)
@@ -111,11 +109,8 @@ def _rows_verified(e: Evidence, kind: str) -> bool:
 
 
 def _cost_words(e: Evidence, wrong: Sequence[Hits], right: Sequence[Hits]) -> str:
-    a, b = (Acceptance.of(x) for x in (wrong, right))
-    return (
-        f"accept length {told(a.tau(e.steps), *a.interval(e.steps))} in place of {told(b.tau(e.steps), *b.interval(e.steps))} at "
-        f"K = {e.steps}"
-    )
+    a, b = (told(*reached(hits, e.steps)) for hits in (wrong, right))
+    return f"accept length {a} in place of {b} at K = {e.steps}"
 
 
 def of_the_serving_capture(e: Evidence) -> Answer | None:
@@ -142,11 +137,10 @@ def of_the_engine(e: Evidence) -> Answer | None:
     """The server's counts are not the drafter's, on the same text."""
     one, run = e.match, e.run
     if one is None or not one.same_text or not one.differs:
-        if run is not None and run.accept_length < NOTHING and e.now and Acceptance.of(e.now).interval(e.steps)[0] > 1.1:
-            good = Acceptance.of(e.now)
+        if run is not None and run.accept_length < NOTHING and e.now and reached(e.now, e.steps)[1] > 1.1:
             sentence = (
                 f"The engine accepts nothing (accept length {run.accept_length:.3f}), where the drafter run by hand reaches "
-                f"{told(good.tau(e.steps), *good.interval(e.steps))}: no text explains an accept length of 1."
+                f"{told(*reached(e.now, e.steps))}: no text explains an accept length of 1."
             )
             do = "head, vocabulary map and algorithm name are what gives 1.00: look for weights that were skipped at load"
             return Answer("engine", "unknown", sentence, do, "certain of the place", "counts on the recorded text", e.mended)
@@ -189,12 +183,12 @@ def of_other_text(e: Evidence) -> Answer | None:
     """Worse at the server than by hand, but not on the same text."""
     if not e.mended:
         return None
-    good = Acceptance.of(e.mended)
-    low, here = good.interval(e.steps)[0], told(good.tau(e.steps), *good.interval(e.steps))
+    good = reached(e.mended, e.steps)
+    low, here = good[1], told(*good)
     if e.served and not e.reference:
-        there = Acceptance.of(e.served)
-        if there.interval(e.steps)[1] < low:
-            seen = f"{told(there.tau(e.steps), *there.interval(e.steps))} on what the server hands over, {here} on training's"
+        there = reached(e.served, e.steps)
+        if there[2] < low:
+            seen = f"{told(*there)} on what the server hands over, {here} on training's"
             sentence = f"The server's states do worse ({seen}), but on other text: text or states cannot be told."
             return Answer("cannot tell", "unknown", sentence, settle="the same tokens, recorded on both sides")
     if e.run is None or (e.match and e.match.same_text) or not e.run.accept_length < low - TEXT * (low - 1):

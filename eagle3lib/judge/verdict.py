@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
 
 from ..measure.acceptance import Acceptance
-from ..measure.intervals import ratio_interval, told
+from ..measure.intervals import told
 from ..measure.speed import paid, round_time
 from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
@@ -16,7 +15,7 @@ from ..read.flags import Flags
 from ..read.served import Served
 from ..run.chain import Hits
 from .answer import Answer
-from .evidence import Evidence, Measured, gather, settings, shape
+from .evidence import Evidence, Measured, gather, reached, settings, shape
 from .finding import Finding, Findings
 from .heads import beside_heads
 from .probe import Probe
@@ -133,26 +132,19 @@ def cost(found: Evidence, first: Answer) -> pd.DataFrame:
 
     now = found.served or found.now
     if found.run and found.run.requests:
-        counts = np.stack(list(found.run.requests.values()))
-        low, high = ratio_interval(counts @ np.arange(K + 1.0), counts.sum(1).astype(float), plus=1.0)
-        row("now", found.run.accept_length, low, high)
+        row("now", found.run.accept_length, *Acceptance({K: found.run.requests}, {}).interval(K))
     elif found.run or at_K:
         row("now", found.run.accept_length if found.run else at_K[0].accept_length)
     elif now:
-        row("now", *_interval(now, K))
+        row("now", *reached(now, K))
     if first.mended and first.mended is not now:
-        row("if mended", *_interval(first.mended, K))
+        row("if mended", *reached(first.mended, K))
     if seconds and found.baseline:
         row("break-even", seconds * found.baseline)
         rows["break-even"]["tokens a second"] = found.baseline
     if rows:
         row("perfect drafter", K + 1.0)
     return pd.DataFrame.from_dict(rows, orient="index")
-
-
-def _interval(hits: Sequence[Hits], steps: int) -> tuple[float, float, float]:
-    accepted = Acceptance.of(hits)
-    return accepted.tau(steps), *accepted.interval(steps)
 
 
 def _on_the_line(found: Evidence, steps: int) -> float | None:
@@ -204,11 +196,10 @@ def _accepted(found: Evidence) -> list[Finding]:
     kinds += [("on what the server hands over", found.served), ("as mended, on the same tokens", found.reference)]
     for name, hits in kinds:
         if hits:
-            accepted = Acceptance.of(hits)
-            what = f"accept length {name}: {told(accepted.tau(K), *accepted.interval(K))} at K = {K}"
-            pieces.append(Finding("note", "drafter", what, {"accept length": accepted.tau(K), "samples": len(hits)}))
-    accepted = Acceptance.of(found.mended)
-    return [*pieces, beside_heads(accepted.tau(K), *accepted.interval(K), K)]
+            tau, *interval = reached(hits, K)
+            what = f"accept length {name}: {told(tau, *interval)} at K = {K}"
+            pieces.append(Finding("note", "drafter", what, {"accept length": tau, "samples": len(hits)}))
+    return [*pieces, beside_heads(*reached(found.mended, K), K)]
 
 
 def _match(found: Evidence) -> Finding:

@@ -1,6 +1,5 @@
 """What the lesson (notebook 03) needs beside the forward of `by_hand`: its tables, figures and sentences, and five breaks."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -90,9 +89,7 @@ def other_state_fed_back(drafter: Drafter, capture: Capture) -> Broken:
 
 def map_ignored(drafter: Drafter, capture: Capture) -> Broken:
     """Draft ids taken for the target's. With a full draft vocabulary they are, and nothing changes."""
-    other = copy.copy(drafter)
-    other.target_ids = torch.arange(len(drafter.target_ids), device=drafter.device)
-    return other, capture
+    return drafter.but(target_ids=torch.arange(len(drafter.target_ids), device=drafter.device)), capture
 
 
 def rope_base_tenfold(drafter: Drafter, capture: Capture) -> Broken:
