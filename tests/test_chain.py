@@ -6,9 +6,9 @@ import torch
 
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import count, walk
-from eagle3lib.run.chain import draft_slowly, scored_rows
+from eagle3lib.run.chain import chain_hits, draft_slowly, fused_rows, scored_rows
 from eagle3lib.run.device import CPU_BLOCK, block_size
-from eagle3lib.run.drafter import attend
+from eagle3lib.run.drafter import Memory, attend
 
 STEPS = 4
 
@@ -85,6 +85,22 @@ def test_guesses_and_what_can_be_guessed(tiny_checkpoint):
     assert found.known[1, :17].tolist() == [int(token) in sayable for token in ids[3:]]
     assert not (found.hit & ~found.known).any()
     assert found.written[0].tolist() == [token >= 5 for token in range(2, 20)] + [False, False]
+
+
+def test_log_probabilities_are_those_of_the_draft_vocabulary(tiny_checkpoint):
+    drafter, capture = e3.Drafter(tiny_checkpoint), tiny.capture(T=20, prompt=5)
+    found, plain = chain_hits(drafter, capture, 2, likely=True), chain_hits(drafter, capture, 2)
+    assert plain.log_p is None and torch.equal(found.guess, plain.guess)
+    told = found.log_p.isfinite()
+    assert torch.equal(told, found.known & (found.guess >= 0))
+    assert (found.log_p[found.hit].exp() > 1 / len(drafter.target_ids)).all()  # the likeliest is above the mean
+    rows = torch.arange(18)
+    out = drafter.forward(fused_rows(drafter, capture)[rows], capture.token_ids[rows + 1], rows, Memory())
+    slow = drafter.logits(out.normed).log_softmax(-1)
+    places = {int(token): place for place, token in enumerate(drafter.target_ids)}
+    for row in told[0].nonzero()[:, 0].tolist():
+        expected = slow[row, places[int(capture.token_ids[row + 2])]]
+        torch.testing.assert_close(found.log_p[0, row], expected)
 
 
 def test_rows_that_can_be_scored():

@@ -105,7 +105,8 @@ def put(rows, at, value):
         (lambda r: r.roll(-2, 0), (), ["rows", "rows"], "rows are two early: r_0 of row t is that of token t+2"),
         (normed, (2, 15), ["normed states"], "the rows of stream 2, 15 are all of one size"),
         (normed, (0,), ["normed states"], "not at one scale"),
-        (coarse, (), ["broken numbers"], "is the embedding of its tokens, but coarsely"),
+        (coarse, (0,), ["broken numbers"], "is the embedding of its tokens, but coarsely"),
+        (coarse, (2, 27), ["broken numbers"], "stream 2, 27 takes 5 values at most in 32 rows"),
         (lambda r: put(r, slice(0, 1), float("inf")), (27,), ["broken numbers"], "8 rows hold NaN or infinite numbers"),
         (lambda r: put(r, slice(20, 40), None), (27,), ["rows of other tokens"], "repeat the row before"),
         (lambda r: r.flip(1), (0,), ["streams"], "another stream, or rows of other tokens"),  # the last states fit the target

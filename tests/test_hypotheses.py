@@ -1,5 +1,7 @@
 """Hypotheses change one thing and nothing else, the fast sum is `fc`, and what a race drops was hopeless."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tiny
@@ -7,7 +9,7 @@ import torch
 
 import eagle3lib as e3
 from eagle3lib.judge.hypotheses import shifted, single_changes, streams_are
-from eagle3lib.judge.ranking import SCREEN, Score, below, p_value, prompts_needed, race
+from eagle3lib.judge.ranking import LATE, SCREEN, Score, below, p_value, prompts_needed, race
 from eagle3lib.run.chain import fused_rows
 from eagle3lib.run.slots import Slots
 
@@ -62,7 +64,7 @@ def test_a_race_drops_the_hopeless_and_keeps_the_rest():
 
     def run(i, names):
         calls.append(tuple(names))
-        return {name: (truth[name] + (i * 7 + len(name)) % 5, 100) for name in names}
+        return {name: (truth[name] + (i * 7 + len(name)) % 5, 100, -1.0) for name in names}
 
     scores = race(list(truth), 20, run, lambda name, shares: below(shares[name] - shares["good"]))
     assert calls[SCREEN - 1] == ("good", "near", "bad")
@@ -86,3 +88,26 @@ def test_prompts_are_not_extrapolated_from_nothing():
     assert prompts_needed(a, b, 24) is None  # five samples say nothing of a spread
     wide = np.tile([30, 70], 20)
     assert prompts_needed(Score(wide, np.full(40, 100)), Score(wide[::-1] + (np.arange(40) == 0), np.full(40, 100)), 24) is None
+
+
+def scored(share: float, log_p: float, n: int = 20) -> Score:
+    wave = np.arange(n) % 3
+    return Score((100 * share + wave).astype(np.int64), np.full(n, 100), log_p=log_p + wave[::-1] / 100)
+
+
+def test_log_probability_tells_where_right_guesses_hardly_do():
+    a, b = scored(0.50, -1.0), scored(0.51, -0.9)
+    assert p_value(b, a, 60) < 0.001
+    assert p_value(b, replace(a, log_p=np.full(20, np.nan)), 60) < 0.001  # a map's do not compare: by right guesses then
+    assert p_value(scored(0.51, -1.1), a, 60) == 1.0  # the two point opposite ways
+
+
+def test_late_in_the_race_only_what_is_worth_telling_is_run():
+    calls = []
+
+    def run(i, names):
+        calls.append(names)
+        return {name: ({"as": 50, "up": 52, "down": 49}[name], 100, -1.0) for name in names}
+
+    found = race(["as", "up", "down"], LATE + 4, run, lambda *_: False, ["as"], lambda name, s: s[name].mean() > s["as"].mean())
+    assert {name: len(score.rows) for name, score in found.items()} == {"as": LATE + 4, "up": LATE + 4, "down": LATE}

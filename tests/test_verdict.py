@@ -179,6 +179,48 @@ def test_spellings_of_the_command_line():
         figure_of("nobody")
 
 
+def test_an_engine_that_joins_the_right_slots_in_another_order(tiny_checkpoint):
+    """What it is handed is sound; in which order it joins that shows in its counts only."""
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter, 20)
+    turned = drafter.with_recipe(drafter.recipe.replace(streams=(4, 3, 2)))
+    log = log_of(e3.acceptance(turned, captures, e3.Chain(2)), 2)
+    found = e3.verdict(tiny_checkpoint, captures, served=spoiled(captures, lambda i, c: c.stream(i + 2)), logs=[log])
+    assert (found.where, found.what) == ("engine", "streams")
+    assert found.evidence.match.table.index[0] == "streams r_4, r_3, r_2"
+
+
+@pytest.mark.parametrize("told", ["positions", "totals"])
+def test_an_engine_that_tells_no_requests(tiny_checkpoint, told):
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter, 20)
+    walk = e3.acceptance(drafter.but(target_ids=torch.arange(tiny.VD)), captures, e3.Chain(2))
+    at = sum(walk.walks[2].values())[::-1].cumsum()[::-1][1:]
+    log = log_of(walk, 2, requests=None, positions=tuple(at.tolist()) if told == "positions" else None)
+    found = e3.verdict(tiny_checkpoint, captures, logs=[log])
+    assert found.where in ("engine", "cannot tell")
+    assert "d2t absent" in [way.name for way in found.evidence.match.fits]
+
+
+def test_a_claim_of_another_definition(tiny_checkpoint):
+    """A sum to which no 1 is added, over five steps, claimed as an accept length; rightly named it is met."""
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter)
+    summed = e3.trainer_figures(e3.accuracy(drafter, captures, 5)).here["SpecForge", "simulated_acc_len"]
+    found = e3.verdict(tiny_checkpoint, captures, steps=2, claimed=float(summed), claimed_by=("DeepSpec", "tau_greedy"))
+    assert (found.where, found.what) == ("metric definition", "definition")
+    assert "simulated_acc_len" in found.sentence
+    rightly = e3.verdict(tiny_checkpoint, captures, steps=2, claimed=float(summed), claimed_by=("SpecForge", "simulated_acc_len"))
+    assert (rightly.where, rightly.what) == ("nothing", "healthy")
+
+
+def test_a_round_that_no_published_drafter_would_pay_for():
+    measured = [e3.Measured(6, 90 * 1.8 / 4.0, 1.8)]
+    assert e3.verdict(measured=measured, baseline=90, steps=6).where == "economics"
+    cheap = [e3.Measured(6, 90 * 1.8 / 1.9, 1.8)]  # slower too, but most published drafters would pay
+    assert e3.verdict(measured=cheap, baseline=90, steps=6).where == "cannot tell"
+
+
 def test_a_met_claim_acquits_nobody(tiny_checkpoint):
     """A trainer that measured the same broken setup meets its own claim."""
     few = text_of(e3.Drafter(tiny_checkpoint), 5)

@@ -10,7 +10,6 @@ PLACES = (
     "checkpoint", "training capture", "serving capture", "engine", "flags", "metric definition", "economics",
     "training or text", "nothing", "cannot tell",
 )  # fmt: skip
-WEAKEST = 1.2  # the lowest accept length that a published or reported weak drafter has, at any K (NickL77/BaldEagle#17)
 TEXT = 0.1  # a server's text may well cost so much of the accepted drafts; below that nothing is asked
 NOTHING = 1.005  # an accept length so near 1 is no weak model's: published weak ones reach 1.2
 

@@ -24,6 +24,7 @@ GREEDY, CHANCE = 0.97, 0.1  # shares of next tokens that are the target's first 
 NOT_GREEDY = "text"  # where such a Finding stands
 # Spread over mean of row sizes: the demo's raw streams 0.08 to 0.21, after a norm 0.00, with the final norm's weight 0.01 to 0.05
 NORMED = 0.05
+VALUES = 16  # that four bits can say; bfloat16 says as many as there are rows
 ALPHA = 0.001  # that rows fit other tokens better by chance: 5 % over some fifty places tried
 LAGS = (-1, 1, -2, 2)
 RECORD, RIGHT_TARGET = "record them again", "the target that the states were recorded from"
@@ -71,12 +72,13 @@ def check_captures(ckpt: Checkpoint, captures: Sequence[Capture]) -> Findings:
     """What speaks against these captures, as far as a few samples show; each Finding has a `name`.
 
     Up to 8 samples, evenly spread: no loss mask; rows that were never recorded, broken or repeated; one tensor twice; states
-    that have passed a norm. With the target given: r_0 must be the embedding of its tokens (unless the target scales its
-    embedding), and the target's head must make the text's next token of the last state, always in its own greedy text.
+    that have passed a norm, or are stored in four bits. With the target given: r_0 must be the embedding of its tokens (unless
+    the target scales its embedding), and the target's head must make the text's next token of the last state, always in its own
+    greedy text.
     """
     number = min(SAMPLES, len(captures))
     seen = [Seen.of(captures[i * len(captures) // number]) for i in range(number)]
-    found = [_unmarked(seen), *_rows(seen), _twice(seen), _normed(seen)]
+    found = [_unmarked(seen), *_rows(seen), _twice(seen), _normed(seen), _coarse(seen)]
     if ckpt.target is not None:
         others = cache(lambda: [(c.name, c.token_ids) for c in captures[:OTHERS]])  # read where something does not fit
         choices = _choices(ckpt.target, seen)
@@ -159,6 +161,28 @@ def _normed(seen: Sequence[Seen]) -> Finding | None:
     )
     spread = {f"spread of row sizes, stream {label}": value for label, value in spread.items()}
     return Finding("warning", "captures", what, spread, settle="states recorded before any norm", name="normed states")
+
+
+def _coarse(seen: Sequence[Seen]) -> Finding | None:
+    """Streams that take few values: of 32 rows, each channel (or of a row, all channels) has 16 at most, as four bits say."""
+    few = {}
+    for label in {n: None for one in seen for n in one.looks if n not in (0, "last")}:
+        rows = torch.cat(
+            [one.looks[label].rows for one in seen if label in one.looks and one.looks[label].sound] or [torch.empty(0, 0)]
+        )
+        rows = rows.unique(dim=0)[:ROWS] if len(rows) else rows
+        if len(rows) == ROWS and rows.shape[1] > 2 * VALUES:
+            counted = [torch.tensor([len(line.unique()) for line in way]).median() for way in (rows, rows.T)]
+            few[label] = int(min(counted))
+    coarse = [label for label, values in few.items() if values <= VALUES]
+    if not coarse:
+        return None
+    what = (
+        f"stream {', '.join(map(str, coarse))} takes {max(few[label] for label in coarse)} values at most in {ROWS} rows: stored "
+        "in four bits or fewer"
+    )
+    values = {f"values in {ROWS} rows, stream {label}": number for label, number in few.items()}
+    return Finding("warning", "captures", what, values, change=RECORD, settle="states in half precision", name="broken numbers")
 
 
 Tokens = Int[Tensor, " N"]

@@ -10,8 +10,9 @@ from tqdm import tqdm
 
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
+from ..measure.intervals import told
 from ..measure.speed import Setting
-from ..measure.trainers import trainer_figures, with_best_in_vocabulary
+from ..measure.trainers import sums_over_fewer_steps, trainer_figures, with_best_in_vocabulary
 from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
@@ -22,6 +23,7 @@ from ..run.drafter import Drafter
 from .checks import check_captures
 from .finding import Finding, Findings
 from .flags import check_flags
+from .heads import WEAKEST
 from .hypotheses import Hypothesis, name_of, single_changes
 from .probe import Probe, probe
 from .serving import Match, compare_states, match
@@ -29,7 +31,9 @@ from .serving import Match, compare_states, match
 SAMPLES = 96  # of each set of captures: more narrow the intervals and change no verdict
 STEPS = 3  # draft steps where nothing says how many were served
 FEWEST = 4  # draft steps that the shape of the curve needs
+UNROLLED = 8  # and trainers' figures, which sum over as many as were unrolled: 7 at most by default (SpecForge, SafeAILab)
 ALPHA = 0.01
+WORTH = 1.01  # a mend that gains less accept length is not worth an accusation
 CHOICES = 24  # of streams, the best of those probed, that an engine may have run
 OF_CAPTURE = ("rows", "scale", "residual", "norm of states")  # kinds of change that a recording can be guilty of
 
@@ -68,6 +72,7 @@ class Evidence:
     claimed: float | None = None
     claimed_by: tuple[str, str] | None = None
     figures: pd.DataFrame | None = None  # what each trainer would print here
+    sums: pd.Series | None = None  # and of those that sum over steps, with fewer steps
     problems: tuple[str, ...] = ()  # what of the inputs could not be used, or does not go together
 
     def with_problem(self, problem: str) -> "Evidence":
@@ -162,8 +167,8 @@ def _at_odds(found: Evidence, logs: Sequence[Served]) -> Evidence:
 
 
 def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
-    told = [K for K in (flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)) if K]
-    return STEPS if not told or (STEPS in told and not (flags and flags.steps)) else told[0]
+    said = [K for K in (flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)) if K]
+    return STEPS if not said or (STEPS in said and not (flags and flags.steps)) else said[0]
 
 
 def unusable(checks: Findings) -> bool:
@@ -182,17 +187,27 @@ def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, stre
         if len(some) > 1:
             raise
         return found.with_problem(str(error))
-    depth = max(found.steps, FEWEST)
+    depth = max(found.steps, FEWEST if found.claimed is None else UNROLLED)
     now = _on_top(drafter, some, depth, ())
     mended = _on_top(drafter, some, depth, probed.found) if probed.found else now
-    if probed.found and not Acceptance.of(mended).tau(found.steps) > Acceptance.of(now).tau(found.steps):
-        found = found.with_problem(f"{probed.found[-1].name} gains at single steps and nothing in accept length: left out")
+    if probed.found and (why := _explains_nothing(reached(now, found.steps), reached(mended, found.steps))):
+        found = found.with_problem(f"{probed.found[-1].name} gains at single steps, but {why}: left out")
         probed, mended = probed.without_found(), now
-    figures = None
+    figures = sums = None
     if found.claimed is not None and not any(check.name == "text" for check in found.checks):
         replaced = with_best_in_vocabulary(mended, some, found.ckpt)
-        figures = trainer_figures(Accuracy.of(mended), Accuracy.of(replaced) if replaced else None)
-    return replace(found, probe=probed, now=now, mended=mended, figures=figures)
+        both = Accuracy.of(mended), Accuracy.of(replaced) if replaced else None
+        figures, sums = trainer_figures(*both), sums_over_fewer_steps(*both)
+    return replace(found, probe=probed, now=now, mended=mended, figures=figures, sums=sums)
+
+
+def _explains_nothing(now: tuple[float, float, float], mended: tuple[float, float, float]) -> str:
+    """Why a mend is none, in words; "" where it is one. Each: accept length and its interval."""
+    if mended[0] < WORTH * now[0]:
+        return f"accept length goes from {now[0]:.3f} to {mended[0]:.3f} only"
+    if mended[2] < WEAKEST:
+        return f"accept length is {told(*mended)} then, less than any weak drafter is known for"
+    return ""
 
 
 def _on_top(drafter: Drafter, some: list[Capture], depth: int, ways: Sequence[Hypothesis]) -> list[Hits]:

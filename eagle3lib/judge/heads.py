@@ -30,6 +30,7 @@ def _upto(first: int, *lengths: float) -> dict[int, float]:
     return dict(enumerate(lengths, first))
 
 
+WEAKEST = 1.2  # the lowest accept length that a published or reported weak drafter has, at any K (NickL77/BaldEagle#17)
 ANGELSLIM = "Tencent/AngelSlim README (num_speculative_tokens=2)"
 HEADS = (
     Head("yuhuili/EAGLE3-LLaMA3.1-Instruct-8B", "Llama-3.1-8B-Instruct", None, "vllm-project/vllm#20780",

@@ -27,6 +27,7 @@ class Hypothesis:
     apply: Callable[[Drafter, Capture], Pair]
     change: str  # what to do about it
     step: int = 1  # the first draft step at which it shows
+    streams: tuple[Label, ...] | None = None  # of the kind "streams"
 
 
 def name_of(streams: Sequence[Label] | None) -> str:
@@ -53,7 +54,7 @@ def streams_are(streams: tuple[Label, ...]) -> Hypothesis:
     def apply(drafter: Drafter, capture: Capture) -> Pair:
         return drafter.with_recipe(drafter.recipe.replace(streams=streams)), capture
 
-    return Hypothesis(name_of(streams), "streams", apply, config_line(streams))
+    return Hypothesis(name_of(streams), "streams", apply, config_line(streams), streams=streams)
 
 
 class Changed(Mapping):
@@ -145,16 +146,16 @@ def of_recipe(drafter: Drafter) -> Iterator[Hypothesis]:
     for base in (1e4, 1e5, 5e5, 1e6, 1e7):
         rope = Rope.plain(base, r.head_dim)
         if rope.inv_freq != r.rope.inv_freq:
-            yield Hypothesis(f"rope base {base:,.0f}", "rope", recipe_with(rope=rope), f'"rope_theta": {base:.0f}', 2)
+            yield Hypothesis(f"rope base {base:,.0f}", "rope", recipe_with(rope=rope), f'"rope_theta": {base:.0f}')
     for factor in (0.25, 4.0, 8.0):
         yield Hypothesis(
             f"rope positions divided by {factor:g}", "rope", recipe_with(rope=r.rope.linear(factor)),
-            f'"rope_scaling": {{"rope_type": "linear", "factor": {factor:g}}}, on top of what there is', 2,
+            f'"rope_scaling": {{"rope_type": "linear", "factor": {factor:g}}}, on top of what there is',
         )  # fmt: skip
     for part in (0.25, 0.5):
         rope = Rope.plain(_base(r.rope, r.head_dim), int(r.head_dim * part))
         change = f'"partial_rotary_factor": {part}'
-        yield Hypothesis(f"rope on {part:.0%} of each head", "rope", recipe_with(rope=rope), change, 2)
+        yield Hypothesis(f"rope on {part:.0%} of each head", "rope", recipe_with(rope=rope), change)
     flag = not r.norm_output
     yield Hypothesis(
         f"norm_output {str(flag).lower()}", "recurrence", recipe_with(norm_output=flag),

@@ -21,11 +21,12 @@ from ..run.drafter import Drafter
 from ..run.slots import Slots
 from .finding import Finding, Findings
 from .hypotheses import Hypothesis, name_of, single_changes, streams_are
-from .probed import MARGIN, judge_changes, judge_streams
+from .probed import GAIN, MARGIN, judge_changes, judge_streams
 from .ranking import ALPHA, Score, Shares, below, far_behind, p_value, prompts_needed, race, rank
 
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
 SAMPLES = 32  # more are not needed to tell streams apart, and cost time
+MORE = 96  # samples for single changes that are worth telling so far
 ROWS = 48  # rows scored of each sample: what comes later costs time and tells the same
 STEPS = 3  # draft steps run where a change shows only after the first
 AS_IS = "as configured"
@@ -92,19 +93,21 @@ def probe(
     changes: bool = True,
     aligned: bool = False,
 ) -> Probe:
-    """How was the drafter trained? All ordered choices among the recorded streams, then single changes; at most 32 samples.
+    """How was the drafter trained? All ordered choices among the recorded streams, then single changes; 32 samples
+    at most, 96 for changes that do better so far.
 
     `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. `aligned`:
     rows are known to be those of their tokens, so no shift is tried (a row ahead knows the next token, which helps any damaged
     drafter). Score: right guesses of the target's next token, at step 1, or at steps 2 and 3 for what shows only there, on up
-    to 48 rows a sample. Against "as configured": signed-rank test over samples, times the number of hypotheses (Bonferroni), and
-    a gain of 0.02. Captures whose streams have no labels can only tell their order. Raises InputError when there are fewer
-    streams than the drafter takes, too many to try, or no two samples.
+    to 48 rows a sample. Against "as configured": signed-rank test over samples of their mean log-probability, times the number
+    of hypotheses (Bonferroni), and a gain in right guesses of 0.02 for streams, 0.01 for single changes. Captures whose streams
+    have no labels can only tell their order. Raises InputError when there are fewer streams than the drafter takes, too many to
+    try, or no two samples.
     """
     if len(captures) < 2:
         raise InputError(f"captures: {len(captures)} sample; the probe compares over samples and needs 2 or more, better 24")
     recipe = ckpt.recipe
-    opened = [captures[i] for i in range(min(SAMPLES, len(captures)))]
+    opened = [captures[i] for i in range(min(MORE, len(captures)))]
     labels = [n for n in recorded(opened) if streams is None or n in streams or n in (recipe.streams or ())]
     if len(labels) < recipe.n_streams:
         raise InputError(f"captures: {len(labels)} streams in every sample, but fc takes {recipe.n_streams}: record more")
@@ -114,7 +117,8 @@ def probe(
             f"captures: {len(labels)} recorded streams are {choices:,} ordered choices, more than {CHOICES:,}: "
             "name some with streams="
         )
-    some = [c for c in (beginning(capture, labels) for capture in opened) if c.loss_mask[2:].any()]
+    usable = [capture for capture in opened if capture.loss_mask[2:].any()]
+    some, later = [beginning(capture, labels) for capture in usable[:SAMPLES]], usable[SAMPLES:]
     if len(some) < 2:
         raise InputError("captures: no two samples with rows to score: no two tokens in a row are marked as the target's own")
     base = Drafter(ckpt, device=device, dtype=dtype)
@@ -131,9 +135,9 @@ def probe(
     played = chosen if found or name_of(configured) not in table.index else configured
     on_top, gained, more = base.with_recipe(recipe.replace(streams=played)), pd.DataFrame(), []
     if changes:
-        gained, told, more = try_changes(on_top, ckpt, some, labels, len(scores), aligned)
+        gained, told, more = try_changes(on_top, ckpt, some, later, labels, len(scores), aligned)
         if told:  # once more, on top of the first: faults come in pairs
-            _, second, _ = try_changes(on_top, ckpt, some, labels, len(scores), aligned, told[0])
+            _, second, _ = try_changes(on_top, ckpt, some, later, labels, len(scores), aligned, told[0])
             told += second
         found += told
     return Probe(
@@ -162,11 +166,12 @@ def race_streams(
     """Step-1 score of each choice of streams. What `fc` makes of each stream in each slot is computed once a sample."""
     bar = tqdm(total=len(some), desc=f"probe: {len(hypotheses)} choices of streams", unit="sample", leave=False)
 
-    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int]]:
+    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int, float]]:
         slots, counts = Slots(base, some[i], labels), {}
         for name in names:
             drafter, capture = hypotheses[name].apply(base, some[i])
-            counts[name] = count(chain_hits(drafter, capture, 1, fused=slots.fused(drafter.recipe.streams)), 1)
+            fused = slots.fused(drafter.recipe.streams)
+            counts[name] = count(chain_hits(drafter, capture, 1, fused=fused, likely=True), 1)
         bar.update()
         return counts
 
@@ -183,21 +188,27 @@ def try_changes(
     drafter: Drafter,
     ckpt: Checkpoint,
     some: list[Capture],
+    later: Sequence[Capture],
     labels: list[Label],
     tried: int,
     aligned: bool = False,
     first: Hypothesis | None = None,
 ) -> tuple[pd.DataFrame, list[Hypothesis], list[Finding]]:
-    """Every single change (on top of `first`): table of gains, the one that holds, and the finding. `tried`: before these."""
+    """Every single change (on top of `first`): table of gains, the one that holds, and the finding.
+
+    On `some`, and what does better there on `later`, which is read one by one. `tried`: before these.
+    """
     every = (h for h in single_changes(drafter, ckpt, labels) if not (aligned and h.kind == "rows"))
     hypotheses = {h.name: h for h in every if not first or (h.step == 1 and h.name != first.name)}
     guesses: list[Hits] = []
-    bar = tqdm(total=len(some), desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False)
+    samples = len(some) + len(later)
+    bar = tqdm(total=samples, desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False)
 
-    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int]]:
-        pair = first.apply(drafter, some[i]) if first else (drafter, some[i])
+    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int, float]]:
+        capture = some[i] if i < len(some) else beginning(later[i - len(some)], labels)
+        pair = first.apply(drafter, capture) if first else (drafter, capture)
         fused, counts = fused_rows(*pair), {}
-        guesses.append(chain_hits(*pair, STEPS, fused=fused))
+        guesses.append(chain_hits(*pair, STEPS, fused=fused, likely=True))
         for name in names:
             if name.startswith(AS_IS):
                 counts[name] = count(guesses[i], 2 if name != AS_IS else 1)
@@ -205,33 +216,42 @@ def try_changes(
             h = hypotheses[name]
             d, c = h.apply(*pair)
             same = c is pair[1] and d.recipe.norm_before_fc == pair[0].recipe.norm_before_fc
-            counts[name] = count(chain_hits(d, c, STEPS if h.step > 1 else 1, fused=fused if same else None), h.step)
+            one = chain_hits(d, c, STEPS if h.step > 1 else 1, fused=fused if same else None, likely=True)
+            right, rows, log_p = count(one, h.step)
+            counts[name] = right, rows, log_p if h.kind != "map" else float("nan")  # a map guesses other tokens
         bar.update()
         return counts
 
-    later = AS_IS + ", steps 2 and 3"
+    after = AS_IS + ", steps 2 and 3"
     early = [name for name, h in hypotheses.items() if h.step == 1]
     late = [name for name, h in hypotheses.items() if h.step > 1]
 
+    def base_of(name: str, shares: Shares) -> np.ndarray:
+        return shares[after if name in late else AS_IS]
+
     def hopeless(name: str, shares: Shares) -> bool:
-        mine, base = shares[name], shares[later if name in late else AS_IS]
-        return name in hypotheses and (far_behind(mine, base, MARGIN) or below(mine - base, MARGIN))
+        mine, base = shares[name], base_of(name, shares)
+        return name in hypotheses and (far_behind(mine, base, MARGIN) or below(mine - base, GAIN))
+
+    def worthwhile(name: str, shares: Shares) -> bool:
+        return (shares[name] - base_of(name, shares)).mean() > GAIN / 2
 
     with bar:
-        scores = race([AS_IS, *early, later, *late], len(some), run, hopeless, (AS_IS, later))
-    learned, score = learned_map(guesses, some)
+        scores = race([AS_IS, *early, after, *late], samples, run, hopeless, (AS_IS, after), worthwhile)
+    learned, score = learned_map(guesses[: len(some)], some)
     hypotheses[learned.name], scores[learned.name] = learned, score
     rows = []
     for name, h in hypotheses.items():
-        mine, base = scores[name], scores[AS_IS if h.step == 1 else later]
+        mine, base = scores[name], scores[AS_IS if h.step == 1 else after]
         n = len(mine.rows)
-        gain = mine.value - Score(base.right[:n], base.rows[:n]).value
-        p = p_value(mine, base, tried + len(hypotheses)) if len(mine.rows) == len(base.rows) else float("nan")
+        base = replace(base, right=base.right[:n], rows=base.rows[:n], log_p=base.log_p[:n])
+        gain = mine.value - base.value
+        p = p_value(mine, base, tried + len(hypotheses)) if n >= len(some) else float("nan")
         rows.append(
             {"change": name, "kind": h.kind, "step": h.step, "accuracy": mine.value, "gained": gain, "p": p, "samples": n}
         )
     table = pd.DataFrame(rows).set_index("change").sort_values(["samples", "gained"], ascending=False)
-    holds = table[(table.gained >= MARGIN) & (table.p < ALPHA)].sort_values("gained", ascending=False)
+    holds = table[(table.gained >= GAIN) & (table.p < ALPHA)].sort_values("gained", ascending=False)
     if learned.name in holds.index:
         holds = _with_learned(holds, learned.name, 3 * commonest(some))
     finding = judge_changes(table, holds, scores[AS_IS].value, len(some), tried + len(hypotheses), hypotheses)
@@ -245,11 +265,11 @@ def _both(first: Callable, second: Callable) -> Callable:
     return lambda drafter, capture: second(*first(drafter, capture))
 
 
-def count(one: Hits, step: int) -> tuple[int, int]:
-    """Right guesses and rows at step 1, or at steps 2 and later together."""
+def count(one: Hits, step: int) -> tuple[int, int, float]:
+    """Right guesses, rows and mean log-probability of the text's tokens at step 1, or at steps 2 and later together."""
     which = slice(0, 1) if step == 1 else slice(1, None)
     scored = one.scored[which]
-    return int((one.hit[which] & scored).sum()), int(scored.sum())
+    return int((one.hit[which] & scored).sum()), int(scored.sum()), float(one.log_p[which][scored].nanmean())
 
 
 def learned_map(guesses: Sequence[Hits], some: Sequence[Capture]) -> tuple[Hypothesis, Score]:

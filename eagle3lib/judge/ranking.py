@@ -1,6 +1,7 @@
 """Hypotheses scored on the same rows of the same samples: a race that drops the hopeless, tests by ranks, and power.
 
-Samples are what is independent, so everything is paired over samples: each one's own share of right guesses.
+Samples are what is independent, so everything is paired over samples. What is told is told by the log-probability of the
+text's tokens, which moves with every row; what is worth telling, by the share of right guesses.
 """
 
 import math
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from scipy.stats import norm, wilcoxon
 
 from ..measure.intervals import ratio_interval
@@ -17,6 +18,7 @@ from ..measure.intervals import ratio_interval
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
 POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
 GLANCE, SCREEN, AGAIN = 2, 8, 16  # samples after which the hopeless are dropped
+LATE = 32  # samples after which only what is worth telling so far is run further
 MOST = 32  # that are run on all samples, the best of those that are not hopeless
 FAR = 0.4  # of the leader's share after the first two samples: with a hundred rows no near rival is so far behind
 HOPELESS = 5.0  # standard errors of the paired difference that make one of them hopeless
@@ -30,6 +32,9 @@ class Score:
     right: Int[np.ndarray, " S"]
     rows: Int[np.ndarray, " S"]
     hopeless: bool = False  # dropped from the race for being told worse, not for want of room
+    log_p: Float[np.ndarray, " S"] | None = (
+        None  # mean log-probability of the text's token; None or nan where it does not compare
+    )
 
     @property
     def value(self) -> float:
@@ -40,9 +45,11 @@ class Score:
         """95 %, by bootstrap over samples."""
         return ratio_interval(self.right.astype(float), self.rows.astype(float))
 
-    def by_sample(self) -> np.ndarray:
-        """Each sample's own share, [S]."""
-        return self.right / self.rows.clip(min=1)
+    def beside(self, other: "Score") -> tuple[np.ndarray, np.ndarray]:
+        """Each sample's own value here and there, [S] each: mean log-probability where both have it, else right share."""
+        if all(one.log_p is not None and np.isfinite(one.log_p).all() for one in (self, other)):
+            return self.log_p, other.log_p
+        return self.right / self.rows.clip(min=1), other.right / other.rows.clip(min=1)
 
 
 Shares = dict[str, np.ndarray]  # name -> each sample's share of right guesses so far
@@ -51,26 +58,36 @@ Shares = dict[str, np.ndarray]  # name -> each sample's share of right guesses s
 def race(
     names: Sequence[str],
     samples: int,
-    run: Callable[[int, Sequence[str]], dict[str, tuple[int, int]]],
+    run: Callable[[int, Sequence[str]], dict[str, tuple[int, int, float]]],
     hopeless: Callable[[str, Shares], bool],
     keep: Sequence[str] = (),
+    worthwhile: Callable[[str, Shares], bool] = lambda name, shares: True,
 ) -> dict[str, Score]:
-    """Score of each name. `run(i, names)` gives right and rows of sample i under each name.
+    """Score of each name. `run(i, names)` gives right, rows and mean log-probability of sample i under each name.
 
-    After 2, 8 and 16 samples those that are `hopeless` are not run further, and of the others the 32 best.
+    After 2, 8 and 16 samples those that are `hopeless` are not run further, and of the others the 32 best; after 32 only those
+    that are `worthwhile` so far (and `keep`): more samples tell small differences, at the cost of few.
     """
-    counts: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    counts: dict[str, list[tuple[int, int, float]]] = {name: [] for name in names}
     alive, dropped = list(names), set()
     for i in range(samples):
+        if i in (GLANCE, SCREEN, AGAIN, LATE) and samples > SCREEN:
+            shares = {name: np.array([right / max(rows, 1) for right, rows, _ in counts[name]]) for name in alive}
         if i in (GLANCE, SCREEN, AGAIN) and samples > SCREEN:
-            shares = {name: np.array([right / max(rows, 1) for right, rows in counts[name]]) for name in alive}
             dropped |= {name for name in alive if hopeless(name, shares)}
             alive = [name for name in alive if name not in dropped]
             if i == SCREEN:
                 alive = sorted(alive, key=lambda name: (name not in keep, -shares[name].mean()))[:MOST]
+        if i == LATE:
+            alive = [name for name in alive if name in keep or worthwhile(name, shares)]
         for name, count in run(i, alive).items():
             counts[name].append(count)
-    return {name: Score(*np.array(found, dtype=np.int64).T, name in dropped) for name, found in counts.items()}
+    return {name: _score(found, name in dropped) for name, found in counts.items()}
+
+
+def _score(found: list[tuple[int, int, float]], hopeless: bool) -> Score:
+    right, rows, log_p = (np.array(column) for column in zip(*found, strict=True))
+    return Score(right.astype(np.int64), rows.astype(np.int64), hopeless, log_p.astype(float))
 
 
 def below(apart: np.ndarray, margin: float = 0.0) -> bool:
@@ -86,15 +103,18 @@ def far_behind(share: np.ndarray, leader: np.ndarray, margin: float) -> bool:
 def p_value(a: Score, b: Score | None, tried: int) -> float:
     """Wilcoxon's signed-rank test over samples, times `tried` (Bonferroni), at most 1. nan against itself or nothing.
 
-    By ranks, so that few samples cannot accuse: the smallest p of S samples is 2 / 2^S. One that was dropped from the race
-    has p 0 against those that were not: it was told from them by another rule; one that was left out for want of room has p 1.
+    By ranks, so that few samples cannot accuse: the smallest p of S samples is 2 / 2^S. Where right guesses and
+    log-probability point opposite ways, p is 1. One that was dropped from the race has p 0 against those that were not: it was
+    told from them by another rule; one that was left out for want of room has p 1.
     """
     if b is None or a is b:
         return float("nan")
     if len(a.rows) != len(b.rows):
         return 0.0 if a.hopeless or b.hopeless else 1.0
-    shares = [x.by_sample() for x in (a, b)]
-    return 1.0 if np.array_equal(*shares) else min(1.0, float(wilcoxon(*shares, method="exact").pvalue) * tried)
+    mine, theirs = a.beside(b)
+    if (mine.mean() - theirs.mean()) * (a.value - b.value) < 0:
+        return 1.0
+    return 1.0 if np.array_equal(mine, theirs) else min(1.0, float(wilcoxon(mine, theirs, method="exact").pvalue) * tried)
 
 
 def rank(scores: dict[str, Score], configured: str) -> pd.DataFrame:
@@ -125,8 +145,9 @@ def prompts_needed(a: Score | None, b: Score | None, tried: int) -> int | None:
     """
     if a is None or b is None or not FEW <= len(a.rows) == len(b.rows):
         return None
-    apart = a.by_sample() - b.by_sample()
-    if apart.mean() == 0:
+    mine, theirs = a.beside(b)
+    apart = mine - theirs
+    if apart.mean() * (a.value - b.value) <= 0:
         return None
     z = norm.isf(ALPHA / tried / 2) + norm.isf(1 - POWER)
     needed = math.ceil((z * apart.std(ddof=1) / apart.mean()) ** 2)

@@ -5,9 +5,9 @@ side, and at last what no wiring explains. No rule accuses without a margin; whe
 """
 
 from ..measure.intervals import told
-from .answer import WEAKEST, Answer, Rule
+from .answer import Answer, Rule
 from .evidence import Evidence, reached, shape
-from .heads import HEADS, lowest
+from .heads import HEADS, WEAKEST, lowest
 from .ranking import fewest
 from .rules_numbers import claim, does_well, of_the_claim, of_the_definition, of_the_economics, of_the_flags, of_the_log
 from .rules_states import (
@@ -84,13 +84,15 @@ def of_the_drafter(e: Evidence) -> Answer | None:
             f"Weak or wired wrong cannot be told: {here}, less than any weak drafter is known for, and nothing tried is better."
         )
         return Answer("cannot tell", "unknown", sentence, sure=sure, settle=wider(e))
+    weak = least and high < least
     if became == "missed":
-        sentence = f"Nothing is wired wrong here, but the drafter does not do what training said: {words}; {here}."
-        settle = "captures of training's own text: if the claim is met there, it is the text"
-        return Answer("training or text", "text", sentence, "score it on the text that the claim was made on", sure, settle)
+        sentence = f"Nothing is wired wrong here, but the drafter does not do what training said: {words}; {here}{beside}."
+        settle = "captures of training's own text: if the claim is met there, it is the text, else another checkpoint's claim"
+        do, what = "score it on the text that the claim was made on", "weak model" if weak else "text"
+        return Answer("training or text", what, sentence, do, sure, settle)
     if became == "met":
         return Answer("nothing", "healthy", f"Nothing is broken: {words}; {here}{beside}.", sure=sure)
-    if least and high < least:
+    if weak:
         sentence = f"A weak drafter, wired as it was trained as far as these captures can tell: {here}{beside}."
         sizes = sorted(head.samples for head in HEADS if head.samples)
         do = f"more training data of the target's own writing (published heads that tell: {sizes[0]:,} to {sizes[-1]:,} samples)"

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from ..measure.intervals import told
 from ..measure.inventory import untouched
 from ..run.chain import Hits
-from .answer import NOTHING, TEXT, WEAKEST, Answer
+from .answer import NOTHING, TEXT, Answer
 from .evidence import OF_CAPTURE, Evidence, lower, reached
 from .finding import Findings
+from .heads import WEAKEST
 from .hypotheses import Hypothesis, config_line
 from .probe import LEARNED
 from .rules_numbers import does_well
@@ -150,7 +151,8 @@ def of_the_engine(e: Evidence) -> Answer | None:
         return Answer("metric definition", "definition", sentence, "", "likely", "rounds and accepted drafts, not a mean")
     words = f"accept length {run.accept_length:.2f} at the server, {one.predicted:.2f} by hand on the same text"
     sound = e.states is not None and e.states.level == "ok"  # then what the server hands over explains nothing
-    fits = [way for way in one.fits if not (sound and way.kind in OF_STATES)]
+    joined = [way for way in one.fits if sound and way.kind == "streams" and set(way.streams) == set(e.probe.playable)]
+    fits = [way for way in one.fits if way in joined or not (sound and way.kind in OF_STATES)]
     kinds, record = list(dict.fromkeys(way.kind for way in fits)), "the rows that the server hands its drafter (served captures)"
     if not kinds:
         sentence = (
@@ -159,7 +161,7 @@ def of_the_engine(e: Evidence) -> Answer | None:
         where = "engine" if sound else "cannot tell"
         return Answer(where, "unknown", sentence, "", "certain that it differs", "" if sound else record, e.mended)
     names, sure = " or ".join(way.name for way in fits[:3]), f"{len(fits)} of {len(one.table)} ways to run it fit"
-    states = [kind for kind in kinds if kind in OF_STATES]
+    states = [kind for kind in kinds if kind in OF_STATES and not sound]
     if states == kinds:
         sentence = f"The server hands its drafter other states than training's: {words}; its counts are those of {names}."
         return Answer("serving capture", kinds[0], sentence, _undo(e, fits[0]), sure, record, e.mended)

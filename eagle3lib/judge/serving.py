@@ -96,36 +96,65 @@ def match(
     """Whose counts does the server print: the drafter's as configured, or those of one run in another way?
 
     Same text: requests of the captures' names and sizes, or as many tokens in all (rounds + accepted). Only then are other
-    ways tried: 2 and 8 samples for all, 24 for those that may fit.
+    ways tried, those far off on the first samples dropped. One fits whose rounds are the server's within 2 %; of those that fit,
+    the ones stay whose counts of accepted drafts (by request, else by position, else in all) are as near as the nearest's.
     """
     mine = expected.requests(steps)
     same, how = _same_text(run, mine)
     if not same:
         return Match(False, how, False, expected.tau(steps), pd.DataFrame(), ())
     names = [name for name in mine.index if run.requests is None or name in run.requests]
-    theirs = _rounds(run, names)
-    apart = _apart(mine.rounds.loc[names].to_numpy(), theirs, run.rounds)
+    rounds = mine.rounds.loc[names].to_numpy()
+    theirs = None if run.requests is None else np.array([run.requests[name] for name in names])  # [requests, K + 1]
+    apart = _rounds_apart(rounds, theirs, run)
     differs = apart > CLOSE
-    if differs and theirs is not None and len(names) > SCREEN and (mine.rounds.loc[names] != theirs).any():
-        differs = bool(wilcoxon(mine.rounds.loc[names], theirs).pvalue < ALPHA)
+    if differs and theirs is not None and len(names) > SCREEN and (rounds != theirs.sum(1)).any():
+        differs = bool(wilcoxon(rounds, theirs.sum(1)).pvalue < ALPHA)
     rows, fits = {}, []
     if differs:
         by_name = {capture.name: capture for capture in captures}
         some = [by_name[name] for name in names]
         for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
-            for number in (GLANCE, SCREEN, min(ALL, len(some))) if theirs is not None else (len(some),):
-                rounds, tau = _walked(way, drafter, some[:number], steps)
-                apart = _apart(rounds, None if theirs is None else theirs[:number], run.rounds)
-                if apart > 5 * CLOSE:
-                    break
-            rows[way.name] = {"kind": way.kind, "accept length": tau, "apart": apart}
+            counts, apart = _tried(way, drafter, some, steps, rounds, theirs, run)
+            tau = float(1 + counts.sum(0) @ np.arange(steps + 1) / counts.sum())
+            unlike = _counts_apart(counts, theirs, run)
+            rows[way.name] = {"kind": way.kind, "accept length": tau, "apart": unlike}
             if apart <= CLOSE:
-                fits.append((apart, way))
+                fits.append((unlike, way))
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
-    nearest = min((apart for apart, _ in fits), default=0.0)  # often 0: then what is merely near is not it
+    nearest = min((unlike for unlike, _ in fits), default=0.0)  # often 0: then what is merely near is not it
     fits = sorted(fits, key=lambda one: int(one[0] / TIES))  # among ties the frequent first, as they were tried
-    fits = tuple(way for apart, way in fits if apart <= 2 * nearest + TIES)
+    fits = tuple(way for unlike, way in fits if unlike <= 2 * nearest + TIES)
     return Match(True, how, differs, expected.tau(steps), table, fits)
+
+
+def _tried(
+    way: Hypothesis,
+    drafter: Drafter,
+    some: Sequence[Capture],
+    steps: int,
+    rounds: np.ndarray,
+    theirs: np.ndarray | None,
+    run: Served,
+) -> tuple[np.ndarray, float]:
+    """Rounds by accepted drafts of each sample, [n, K + 1], of the drafter run in another way, and how far off the rounds are.
+
+    Few samples for a way that is far off. A server that tells its totals only is held against all samples; on the first ones
+    the way's rounds beside those of the drafter as configured say what the total would be.
+    """
+    counts: list[np.ndarray] = []
+    for number in (GLANCE, SCREEN, min(ALL, len(some))) if theirs is not None else (min(SCREEN, len(some)), len(some)):
+        for capture in some[len(counts) : number]:
+            walk = count(chain_hits(*way.apply(drafter, capture), steps, complete=False), steps)
+            counts.append(walk.walks[steps][capture.name])
+        walked = np.array(counts)
+        if theirs is not None:
+            apart = _rounds_apart(walked.sum(1), theirs[: len(walked)], run)
+        else:
+            apart = _rounds_apart(walked.sum() * rounds.sum() / rounds[: len(walked)].sum(), None, run)
+        if apart > 5 * CLOSE:
+            break
+    return walked, apart
 
 
 def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
@@ -145,22 +174,18 @@ def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
     return good, f"it wrote {total} tokens in its rounds, the recorded text has {tokens}"
 
 
-def _rounds(run: Served, names: Sequence[str]) -> np.ndarray | None:
-    return None if run.requests is None else np.array([run.requests[name].sum() for name in names])
-
-
-def _apart(mine: np.ndarray, theirs: np.ndarray | None, total: int) -> float:
+def _rounds_apart(mine: np.ndarray | float, theirs: np.ndarray | None, run: Served) -> float:
     """Rounds that differ, as a share: summed over requests where they are known, else of the totals."""
     if theirs is None:
-        return abs(float(mine.sum()) / total - 1)
-    return float(np.abs(mine - theirs).sum() / theirs.sum())
+        return abs(float(np.sum(mine)) / run.rounds - 1)
+    return float(np.abs(mine - theirs.sum(1)).sum() / theirs.sum())
 
 
-def _walked(way: Hypothesis, drafter: Drafter, captures: Sequence[Capture], steps: int) -> tuple[np.ndarray, float]:
-    """Rounds of each sample, and accept length, of the drafter run in another way."""
-    rounds, accepted = [], 0
-    for capture in captures:
-        counts = count(chain_hits(*way.apply(drafter, capture), steps, complete=False), steps).walks[steps][capture.name]
-        rounds.append(counts.sum())
-        accepted += counts @ np.arange(steps + 1)
-    return np.array(rounds), float(1 + accepted / sum(rounds))
+def _counts_apart(mine: np.ndarray, theirs: np.ndarray | None, run: Served) -> float:
+    """Rounds that differ in how many drafts were accepted, as a share: by request, else by position, else of the totals."""
+    if theirs is not None:
+        return float(np.abs(mine - theirs[: len(mine)]).sum() / 2 / theirs[: len(mine)].sum())
+    if run.positions is None:
+        return _rounds_apart(mine, None, run)
+    at = mine.sum(0)[::-1].cumsum()[::-1]  # [K + 1] all rounds, and those whose draft 1, 2, ... K was accepted
+    return float(np.abs(at / at[0] - np.array([run.rounds, *run.positions]) / run.rounds).sum())

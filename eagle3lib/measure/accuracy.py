@@ -44,6 +44,11 @@ class Accuracy:
             raise InputError("captures: no row to score: no two tokens in a row are marked as the target's own (loss_mask)")
         return cls(tuple(names), *(np.stack(part) for part in zip(*counts, strict=True)))
 
+    def first(self, steps: int) -> "Accuracy":
+        """The same over its first `steps` steps."""
+        parts = (self.rows, self.written, self.known, self.right, self.joint, self.before)
+        return Accuracy(self.samples, *(part[:, :steps] for part in parts))
+
     def marginal(self, step: int) -> float:
         """Pooled marginal accuracy at `step` (from 1); nan where no text is long enough."""
         return share(self.right[:, step - 1], self.rows[:, step - 1])[0]

@@ -62,6 +62,8 @@ FIGURES = (
     Figure("speculators", "cond_acc_{k}", "sum j_k / rows right at all steps before", "replaced",
            "speculators models/metrics.py", _each("joint", "before")),
     Figure("SafeAILab", "acc_{k}", "A_k", "a miss", "SafeAILab/EAGLE traineagle3/cnets.py", RIGHT),
+    Figure("SafeAILab", "n-alpha_{k}", "sum j_k / rows right at all steps before", "a miss",
+           "SafeAILab/EAGLE evaluation/alpha.py; SafeAILab/EAGLE#191", _each("joint", "before")),
     Figure("AngelSlim", "acc_{k}", "A_k", "a miss", "AngelSlim speculative/train", RIGHT),
     Figure("SpecForge", "acc_{k}", "A_k", "a miss", "SpecForge core/", RIGHT),
     Figure("SpecForge", "simulated_acc_len", "sum_k A_0..A_k, no 1 added", "a miss", "SpecForge core/", whole=_product(0)),
@@ -104,22 +106,32 @@ def trainer_figures(strict: Accuracy, replaced: Accuracy | None = None, steps: i
     """Every trainer's figures over these hits. `strict`: tokens outside the draft vocabulary are misses; `replaced`: counted
     from `with_best_in_vocabulary`, and nan without it. A row for each figure and step; 95 % intervals over samples.
     """
-    rows = []
+    rows, steps = [], min(steps or strict.rows.shape[1], strict.rows.shape[1])
     for figure in FIGURES:
         counts = replaced if figure.outside == "replaced" else strict
-        for k in range(min(steps or strict.rows.shape[1], strict.rows.shape[1])) if figure.of else (0,):
+        for k in range(steps) if figure.of else (0,):
             value, low, high = (float("nan"),) * 3
             if counts is not None and figure.of:
                 above, below = (part.astype(float) for part in figure.of(counts, k))
                 value = float(above.sum() / below.sum()) if below.sum() else value
                 low, high = ratio_interval(above, below)
             elif counts is not None:
-                value = figure.whole(counts)
+                value = figure.whole(counts.first(steps))
             rows.append(
                 {"trainer": figure.trainer, "figure": figure.name.format(k=k), "here": value, "low": low, "high": high,
                  "formula": figure.formula, "a token outside the draft vocabulary is": figure.outside, "source": figure.source}
             )  # fmt: skip
     return pd.DataFrame(rows).set_index(["trainer", "figure"])
+
+
+def sums_over_fewer_steps(strict: Accuracy, replaced: Accuracy | None = None) -> pd.Series:
+    """The figures that sum over steps, had training unrolled fewer of them: (trainer, "figure over k steps") -> value."""
+    found = {}
+    for figure in FIGURES:
+        counts = replaced if figure.outside == "replaced" else strict
+        for k in range(1, strict.rows.shape[1]) if figure.whole and counts is not None else ():
+            found[figure.trainer, f"{figure.name} over {k} steps"] = figure.whole(counts.first(k))
+    return pd.Series(found)
 
 
 def claimed_row(table: pd.DataFrame, whose: Sequence[str] | None) -> pd.Series:

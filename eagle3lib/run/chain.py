@@ -46,6 +46,7 @@ class Hits:
     written: Bool[Tensor, "K T"]  # x_{t+2+k} is the target's own writing, whatever comes before it
     known: Bool[Tensor, "K T"]  # x_{t+2+k} is in the draft vocabulary: others cannot be guessed
     complete: bool  # False when rows were dropped after their first miss, so that only leading hits count
+    log_p: Float[Tensor, "K T"] | None = None  # log-probability of x_{t+2+k}, nan where it cannot be guessed; where asked for
 
     def leading(self) -> Int[Tensor, " T"]:
         """How many drafts in a row each row's chain gets right, at most K."""
@@ -68,12 +69,17 @@ def scored_rows(loss_mask: Bool[Tensor, " T"], step: int) -> Int[Tensor, " rows"
 
 @torch.inference_mode()
 def chain_hits(
-    drafter: Drafter, capture: Capture, steps: int, complete: bool = True, fused: Float[Tensor, "R H"] | None = None
+    drafter: Drafter,
+    capture: Capture,
+    steps: int,
+    complete: bool = True,
+    fused: Float[Tensor, "R H"] | None = None,
+    likely: bool = False,
 ) -> Hits:
     """Draft `steps` tokens at every row of the sample together; step k of all rows is one batched forward.
 
     With `complete` false a row that missed is not drafted further: enough for accept lengths, and cheaper. `fused`: what
-    `fc` makes of the capture's streams, where that is known already.
+    `fc` makes of the capture's streams, where that is known already. `likely`: keep `log_p` too.
     """
     check_steps(steps)
     ids, mask = capture.token_ids, capture.loss_mask
@@ -81,6 +87,7 @@ def chain_hits(
     fused = fused_rows(drafter, capture) if fused is None else fused
     scored, written, known = (torch.zeros(steps, T, dtype=torch.bool) for _ in range(3))
     guess = torch.full((steps, T), -1)
+    log_p = torch.full((steps, T), torch.nan) if likely else None
     truth = torch.full((steps, T), -2)  # x_{t+2+k}
     sayable = torch.isin(ids, drafter.target_ids.cpu())
     for step in range(steps):
@@ -90,7 +97,7 @@ def chain_hits(
         known[step, : max(T - 2 - step, 0)] = sayable[2 + step :]
     rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
-        return Hits(capture.name, guess, guess == truth, scored, written, known, complete)
+        return Hits(capture.name, guess, guess == truth, scored, written, known, complete, log_p)
     ids = ids.to(drafter.device)
     fed = torch.arange(T, device=drafter.device) + drafter.wiring.token  # [T] the token that row t embeds
     out = drafter.forward(fused[rows], ids[fed[rows].clamp(max=T - 1)], rows.to(drafter.device), Memory())
@@ -102,8 +109,12 @@ def chain_hits(
             break
         if step:
             out = drafter.forward(out.feed, ids[(fed[rows] + step).clamp(max=T - 1)], rows.to(drafter.device), out.memory, step)
-        guess[step, rows] = drafter.predict(out.normed).cpu()
-    return Hits(capture.name, guess, guess == truth, scored, written, known, complete)
+        if likely:
+            found = drafter.predict_beside(out.normed, truth[step, rows].to(drafter.device))
+            guess[step, rows], log_p[step, rows] = (part.cpu() for part in found)
+        else:
+            guess[step, rows] = drafter.predict(out.normed).cpu()
+    return Hits(capture.name, guess, guess == truth, scored, written, known, complete, log_p)
 
 
 def fused_rows(drafter: Drafter, capture: Capture) -> Float[Tensor, "R H"]:

@@ -245,9 +245,26 @@ class Drafter:
 
     def predict(self, normed: Float[Tensor, "T H"]) -> Int[Tensor, " T"]:
         """The most likely next token of each row, as the target's id: `target_ids[argmax(logits)]`."""
-        block = max(1, self.block // len(self.head))
-        best = [self.logits(part).argmax(-1) for part in normed.split(block)]
+        best = [self.logits(part).argmax(-1) for part in normed.split(self._head_block())]
         return self.target_ids[torch.cat(best)]
+
+    def predict_beside(
+        self, normed: Float[Tensor, "T H"], truth: Int[Tensor, " T"]
+    ) -> tuple[Int[Tensor, " T"], Float[Tensor, " T"]]:
+        """`predict`, and the log-probability that each row gives to its true token; nan where no draft id stands for that."""
+        draft_id = torch.full((self.recipe.vocab_size,), -1, device=self.device)
+        draft_id[self.target_ids] = torch.arange(len(self.target_ids), device=self.device)
+        best, log_p = [], []
+        for part, tokens in zip(normed.split(self._head_block()), truth.split(self._head_block()), strict=True):
+            logits, ids = self.logits(part).float(), draft_id[tokens]  # [part, Vd], [part]
+            best.append(logits.argmax(-1))
+            true = logits.gather(1, ids.clamp(min=0)[:, None])[:, 0]  # [part]
+            log_p.append(torch.where(ids >= 0, true - logits.logsumexp(-1), torch.nan))
+        return self.target_ids[torch.cat(best)], torch.cat(log_p)
+
+    def _head_block(self) -> int:
+        """Rows whose logits are held at once."""
+        return max(1, self.block // len(self.head))
 
     def embed(self, ids: Int[Tensor, " T"]) -> Float[Tensor, "T H"]:
         """Embedding rows of tokens, read from the checkpoint's table or, where it has none, from its target's."""

@@ -96,7 +96,9 @@ def trained_case(kind: Fault, drafter: str, texts: Texts) -> Case:
 
     places = ("training capture", "checkpoint") if among_own else ("training capture",)
     answer = right(kind, drafter, *places)
-    if (kind.what == {"streams"} and not among_own) or "residual" in kind.what:  # only the drafter's own streams are there
+    if (
+        kind.what <= {"streams", "one tensor twice"} and not among_own
+    ) or "residual" in kind.what:  # only the drafter's own streams are there
         where, what = answer["where"] | {"cannot tell", "training or text"}, answer["what"] | {"unknown", "weak model"}
         answer = {"where": where, "what": what, "sight": "needs", "needs": "the states of other layers"}
     effect = partial(effect_of_captures, drafter, texts, captures)
@@ -153,6 +155,8 @@ def engine_case(kind: Fault, drafter: str, texts: Texts, told: str) -> Case:
     if told != "requests":  # nobody has seen what the server captured
         more = {"unknown"} if told in ("totals", "length") else set()
         answer |= {"where": answer["where"] | {"serving capture"}, "what": answer["what"] | more}
+    if told == "totals":  # one number, which many ways to run a drafter can give
+        answer |= {"where": answer["where"] | {"cannot tell"}, "sight": "needs", "needs": "counts by request"}
     effect = lambda: base.effect_of(base.own_walk(drafter, texts), log())  # noqa: E731
     return _case(kind, f"engine, {told}: {kind.name}", f"engine, {told}", drafter, inputs, answer, effect)
 

@@ -59,7 +59,7 @@ CAPTURE = (
     fault("ids one less", c.ids_early, "streams", reads=before),
     fault("ids one more", c.ids_late, "streams", reads=after),
     fault("last layer thrice", c.last_thrice, "streams"),
-    fault("one slot twice", c.slot_twice, "streams"),
+    fault("one slot twice", c.slot_twice, "streams, one tensor twice"),
     fault("last slot from the last layer", c.final_layer, "streams", reads=lambda own: (30,)),
     fault("layers 1, 2, 3", c.first_three, "streams", reads=lambda own: (1, 2, 3)),
     fault("rows one late", c.late, "rows, tokens"),

@@ -33,6 +33,11 @@ def reasons() -> dict[str, str]:
     return dict(match.groups() for line in lines if (match := re.fullmatch(r"- `(.+?)`: (.+)", line)))
 
 
+def looked_at() -> set[str]:
+    """Names in looked_at.md."""
+    return set(re.findall(r"^- `(.+?)`$", (HERE / "looked_at.md").read_text(encoding="utf-8"), re.MULTILINE))
+
+
 def effects() -> dict[str, str]:
     """Accept length as it should be and as it is, for each case of which sight.py measured it."""
     file = RECORDED / "effects.json"
@@ -47,7 +52,13 @@ def summary(rows: Sequence[dict]) -> list[str]:
     """A line for each group of cases: right place, right name, false alarms."""
     lines = ["| cases | right place | right place and name | median s |", "|---|---|---|---|"]
     groups = list(dict.fromkeys(row["group"] for row in rows))
-    for title, some in [("all", rows), *((group, [r for r in rows if r["group"] == group]) for group in groups)]:
+    seen = looked_at()
+    new = [row for row in rows if row["name"] not in seen and not row["tune"]]
+    for title, some in [
+        ("all", rows),
+        *([("never looked at before", new)] if len(new) not in (0, len(rows)) else []),
+        *((group, [r for r in rows if r["group"] == group]) for group in groups),
+    ]:
         place, named = (share(sum(r[key] for r in some), len(some)) for key in ("place", "named"))
         seconds = sorted(r["seconds"] for r in some)[len(some) // 2] if some else 0
         lines.append(f"| {title} | {place} | {named} | {seconds:.0f} |")

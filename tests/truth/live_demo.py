@@ -35,23 +35,30 @@ def rope_parameters(config):
 
 def layer_config(config, vocab_size):
     """The LlamaConfig of the drafter's one layer, with the target's vocabulary size."""
-    same = ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads",
-            "rms_norm_eps", "max_position_embeddings")
+    same = (
+        "hidden_size",
+        "intermediate_size",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "rms_norm_eps",
+        "max_position_embeddings",
+    )
     optional = ("head_dim", "attention_bias", "mlp_bias", "hidden_act")
     fields = {name: config[name] for name in same}
     fields |= {name: config[name] for name in optional if config.get(name) is not None}
-    return eager_layer_config("llama", vocab_size=vocab_size, num_hidden_layers=1,
-                              rope_parameters=rope_parameters(config), **fields)
+    return eager_layer_config(
+        "llama", vocab_size=vocab_size, num_hidden_layers=1, rope_parameters=rope_parameters(config), **fields
+    )
 
 
 def load_weights(drafter, target):
     """speculators' names -> tensors (floats as float32): the drafter's own and the target's embedding."""
-    weights = {name.replace("midlayer.", "layers.0."): tensor
-               for name, tensor in load_file(drafter / "model.safetensors").items()}
+    weights = {
+        name.replace("midlayer.", "layers.0."): tensor for name, tensor in load_file(drafter / "model.safetensors").items()
+    }
     with safe_open(target / "model.safetensors", "pt") as file:
         weights["embed_tokens.weight"] = file.get_tensor(EMBEDDING)
-    return {name: tensor.float() if tensor.is_floating_point() else tensor
-            for name, tensor in weights.items()}
+    return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in weights.items()}
 
 
 def load_model(drafter, target, streams, steps):
@@ -62,10 +69,15 @@ def load_model(drafter, target, streams, steps):
     if weights["fc.weight"].shape[1] != len(streams) * hidden:
         raise SystemExit(f"fc takes {weights['fc.weight'].shape[1]} values, not {len(streams)} x {hidden}")
     layer = layer_config(config, weights["embed_tokens.weight"].shape[0])
-    model = Eagle3DraftModel(Eagle3SpeculatorConfig(
-        transformer_layer_config=layer, draft_vocab_size=draft_vocab, norm_before_residual=False,
-        eagle_aux_hidden_state_layer_ids=list(streams), speculators_config=speculators_config(steps),
-    )).eval()
+    model = Eagle3DraftModel(
+        Eagle3SpeculatorConfig(
+            transformer_layer_config=layer,
+            draft_vocab_size=draft_vocab,
+            norm_before_residual=False,
+            eagle_aux_hidden_state_layer_ids=list(streams),
+            speculators_config=speculators_config(steps),
+        )
+    ).eval()
     model.load_vocab_mappings(weights.pop("t2d", None), weights.pop("d2t", None))
     missing, unexpected = model.load_state_dict(weights, strict=False)
     absent = set(missing) - NOT_SAVED - {"d2t", "t2d"}
@@ -107,8 +119,12 @@ def main():
         out[f"logits.{i}"] = logits[:, rows].contiguous()
         out[f"valid.{i}"] = valid_rows(len(ids), args.steps)[:, rows].contiguous()
         print(f"{path.name}: logits {tuple(out[f'logits.{i}'].shape)} std {out[f'logits.{i}'].std():.2f}")
-    about = {"speculators": version("speculators"), "torch": torch.__version__,
-             "transformers": version("transformers"), "samples": [path.name for path in args.samples]}
+    about = {
+        "speculators": version("speculators"),
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "samples": [path.name for path in args.samples],
+    }
     save_file(out, args.out, metadata={"about": json.dumps(about)})
 
 

@@ -27,14 +27,31 @@ NOT_SAVED = {"verifier_lm_head.weight", "verifier_norm.weight"}
 
 # Every case starts from BASE; a case names only what it changes.
 BASE = {
-    "kind": "llama", "hidden": 32, "heads": 4, "kv_heads": 2, "head_dim": 8, "inner": 40, "layers": 1,
-    "eps": 1e-5, "bias": False, "rope": {"rope_type": "default", "rope_theta": 10000.0}, "streams": 3,
-    "draft_vocab": 48, "residual": False, "fc_in": None, "norm_output": False, "steps": 3,
+    "kind": "llama",
+    "hidden": 32,
+    "heads": 4,
+    "kv_heads": 2,
+    "head_dim": 8,
+    "inner": 40,
+    "layers": 1,
+    "eps": 1e-5,
+    "bias": False,
+    "rope": {"rope_type": "default", "rope_theta": 10000.0},
+    "streams": 3,
+    "draft_vocab": 48,
+    "residual": False,
+    "fc_in": None,
+    "norm_output": False,
+    "steps": 3,
 }
 ROPE_100K = {"rope_type": "default", "rope_theta": 100000.0}
 ROPE_LLAMA3 = {
-    "rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0, "original_max_position_embeddings": 64,
+    "rope_type": "llama3",
+    "rope_theta": 10000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
 }
 
 
@@ -65,11 +82,15 @@ CASES = {
     "llama_two_steps": {"steps": 2, "residual": True},
     "llama_two_layers": {"layers": 2},
     "qwen3_plain": {"kind": "qwen3", "eps": 1e-6},
-    "qwen3_residual_wide": {"kind": "qwen3", "residual": True, "head_dim": 16, "kv_heads": 1,
-                            "rope": ROPE_100K},
+    "qwen3_residual_wide": {"kind": "qwen3", "residual": True, "head_dim": 16, "kv_heads": 1, "rope": ROPE_100K},
     "qwen3_fc_norm_norm_output": {"kind": "qwen3", "fc_in": "fc_norm", "norm_output": True, "kv_heads": 4},
-    "qwen3_norm_before_fc_two_layers": {"kind": "qwen3", "fc_in": "norm_before_fc", "layers": 2,
-                                        "residual": True, "norm_output": True},
+    "qwen3_norm_before_fc_two_layers": {
+        "kind": "qwen3",
+        "fc_in": "norm_before_fc",
+        "layers": 2,
+        "residual": True,
+        "norm_output": True,
+    },
 }
 
 
@@ -93,15 +114,26 @@ def speculators_config(steps):
 def build_model(case):
     """The drafter of one case, weights not yet filled."""
     layer = eager_layer_config(
-        case["kind"], vocab_size=VOCAB, hidden_size=case["hidden"], intermediate_size=case["inner"],
-        num_hidden_layers=case["layers"], num_attention_heads=case["heads"],
-        num_key_value_heads=case["kv_heads"], head_dim=case["head_dim"], rms_norm_eps=case["eps"],
-        attention_bias=case["bias"], max_position_embeddings=512, rope_parameters=dict(case["rope"]),
+        case["kind"],
+        vocab_size=VOCAB,
+        hidden_size=case["hidden"],
+        intermediate_size=case["inner"],
+        num_hidden_layers=case["layers"],
+        num_attention_heads=case["heads"],
+        num_key_value_heads=case["kv_heads"],
+        head_dim=case["head_dim"],
+        rms_norm_eps=case["eps"],
+        attention_bias=case["bias"],
+        max_position_embeddings=512,
+        rope_parameters=dict(case["rope"]),
     )
     config = Eagle3SpeculatorConfig(
-        transformer_layer_config=layer, draft_vocab_size=case["draft_vocab"],
-        norm_before_residual=case["residual"], norm_before_fc=case["fc_in"] == "norm_before_fc",
-        fc_norm=case["fc_in"] == "fc_norm", norm_output=case["norm_output"],
+        transformer_layer_config=layer,
+        draft_vocab_size=case["draft_vocab"],
+        norm_before_residual=case["residual"],
+        norm_before_fc=case["fc_in"] == "norm_before_fc",
+        fc_norm=case["fc_in"] == "fc_norm",
+        norm_output=case["norm_output"],
         eagle_aux_hidden_state_layer_ids=list(range(1, 1 + case["streams"])),
         speculators_config=speculators_config(case["steps"]),
     )
@@ -145,14 +177,18 @@ def random_inputs(case, gen):
 def align(ids, g):
     """speculators' own alignment of a text. ids [T], g [T, n * H] -> forward's arguments, R = T - 1."""
     length = len(ids)
-    batch = shift_batch({
-        "input_ids": ids, "hidden_states": g, "verifier_last_hidden_states": g,
-        "loss_mask": torch.ones(length), "lengths": torch.tensor([length]),
-        "position_ids": torch.arange(length),
-    })
+    batch = shift_batch(
+        {
+            "input_ids": ids,
+            "hidden_states": g,
+            "verifier_last_hidden_states": g,
+            "loss_mask": torch.ones(length),
+            "lengths": torch.tensor([length]),
+            "position_ids": torch.arange(length),
+        }
+    )
     names = ("input_ids", "hidden_states", "position_ids")
-    return {**{name: batch[name][None] for name in names},
-            "document_ids": torch.zeros(1, length - 1, dtype=torch.long)}
+    return {**{name: batch[name][None] for name in names}, "document_ids": torch.zeros(1, length - 1, dtype=torch.long)}
 
 
 def valid_rows(length, steps):
@@ -166,11 +202,11 @@ def add_hooks(model, seen):
     after_norm = model.config.norm_output
     return [
         model.lm_head.register_forward_hook(lambda _m, _a, out: seen["logits"].append(out[0])),
-        model.norm.register_forward_hook(
-            lambda _m, args, out: seen["hidden"].append((out if after_norm else args[0])[0])),
+        model.norm.register_forward_hook(lambda _m, args, out: seen["hidden"].append((out if after_norm else args[0])[0])),
         model.embed_tokens.register_forward_pre_hook(lambda _m, args: seen["fed"].append(args[0][0])),
         model.layers[0].self_attn.register_forward_pre_hook(
-            lambda _m, _a, kwargs: seen["mask"].append(kwargs["attention_mask"][0, 0]), with_kwargs=True),
+            lambda _m, _a, kwargs: seen["mask"].append(kwargs["attention_mask"][0, 0]), with_kwargs=True
+        ),
         model.rotary_emb.register_forward_pre_hook(lambda _m, args: seen["position"].append(args[1][0])),
     ]
 
@@ -183,7 +219,7 @@ def check_step(seen, step, ids):
     mask = seen["mask"][step]
     assert torch.equal(mask == 0, allowed) and torch.equal(mask == -torch.inf, ~allowed)
     assert torch.equal(seen["position"][step], torch.arange(rows) + 1 + step)
-    assert torch.equal(seen["fed"][step][: rows - step], ids[1 + step:])
+    assert torch.equal(seen["fed"][step][: rows - step], ids[1 + step :])
 
 
 def record(model, ids, g, steps):
@@ -219,9 +255,14 @@ def reload(folder):
 def metadata(name, case):
     """The header of reference.safetensors: one JSON text (more keys would be stored in random order)."""
     changed = {key: case[key] for key in BASE if case[key] != BASE[key]}
-    about = {"speculators": version("speculators"), "torch": torch.__version__,
-             "transformers": version("transformers"), "case": name, "changed_from_base": changed,
-             "valid": "compare logits[k, t] and hidden[k, t] only where valid[k, t]: t + 1 + k <= T - 1"}
+    about = {
+        "speculators": version("speculators"),
+        "torch": torch.__version__,
+        "transformers": version("transformers"),
+        "case": name,
+        "changed_from_base": changed,
+        "valid": "compare logits[k, t] and hidden[k, t] only where valid[k, t]: t + 1 + k <= T - 1",
+    }
     return {"about": json.dumps(about)}
 
 
@@ -244,8 +285,7 @@ def make_case(name, out):
     save(model, folder)
     again, _ = record(reload(folder), ids, g, case["steps"])
     assert torch.equal(logits, again) and logits.isfinite().all()
-    tensors = {"ids": ids, "g": g, "logits": logits, "hidden": hidden,
-               "valid": valid_rows(len(ids), case["steps"])}
+    tensors = {"ids": ids, "g": g, "logits": logits, "hidden": hidden, "valid": valid_rows(len(ids), case["steps"])}
     save_file(tensors, folder / "reference.safetensors", metadata=metadata(name, case))
     (folder / "reference.safetensors").chmod(0o644)
     print(f"{name:36s} logits {tuple(logits.shape)} std {logits.std():.2f}")
