@@ -10,6 +10,7 @@ from test_probe import written_for
 
 import eagle3lib as e3
 from eagle3lib.judge.answer import PLACES
+from eagle3lib.judge.evidence import check_kinds
 from eagle3lib.judge.serving import compare_states
 from eagle3lib.read.served import Served
 from eagle3lib.show.cli import main
@@ -164,6 +165,7 @@ def test_the_command_line(tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     assert (told["where"], told["what"], told["exit"]) == ("flags", "draft steps", 10)
     assert told["where"] in PLACES
+    assert told["given"]["measured"] == ["K=0 tok/s=90.0", "K=1 tok/s=56.8 tau=1.6"]
     assert main(["verdict", "--measured", "K=x tok/s=1"]) == 2
     assert "expected" in capsys.readouterr().err
 
@@ -280,3 +282,47 @@ def test_aligned_rows_are_not_accused(tiny_checkpoint):
     tried = e3.probe(tiny_checkpoint, captures, aligned=True).changes
     assert "rows" not in set(tried.kind)
     assert "rows" in set(e3.probe(tiny_checkpoint, captures).changes.kind)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"ckpt": "folder"}, "ckpt is a str"),
+        ({"captures": "folder"}, "captures is a str"),
+        ({"captures": ["a", "b"]}, "captures is a list"),
+        ({"logs": ["log.txt"]}, "logs is a list"),
+        ({"measured": ["K=1 tok/s=5"]}, "expected a list of Measured"),
+        ({"flags": 3}, "expected the launch line"),
+    ],
+)
+def test_inputs_of_another_kind_are_said(given, said):
+    with pytest.raises(e3.InputError, match=said):
+        check_kinds(**given)  # by itself: under test the annotations of `verdict` refuse them first
+    with pytest.raises(e3.InputError, match="steps: 0 draft steps"):
+        e3.verdict(steps=0)
+
+
+def test_weights_that_are_no_numbers_need_no_captures(tmp_path):
+    tensors = tiny.drafter_tensors()
+    tensors["fc.weight"][3, 3] = float("nan")
+    found = e3.verdict(e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors)))
+    assert (found.where, found.what) == ("checkpoint", "weights")
+
+
+def test_a_slip_in_a_flag_is_named():
+    line = f"{SGLANG} --speculative-draft-tokens 4 --speculative-num-steps 3 --speculative-token-map map.pt"
+    found = {f.what: f for f in e3.verdict(flags=line).why if f.name == "unknown flag"}
+    slip = next(f for what, f in found.items() if "--speculative-draft-tokens" in what)
+    assert slip.level == "warning" and slip.change == "--speculative-num-draft-tokens in place of --speculative-draft-tokens"
+    assert next(f for what, f in found.items() if "token-map" in what).level == "note"  # not known, and no slip
+
+
+def test_a_last_slot_taken_after_the_final_norm(tiny_checkpoint):
+    """`hidden_states[-1]` of transformers is no residual stream: the drafter was trained on it, the captures hold r_4."""
+    drafter = e3.Drafter(tiny_checkpoint)
+
+    written = text_of(drafter, 20)
+    other = [{**{n: c.stream(n) for n in c.streams}, 4: c.stream(4).flip(1)} for c in written]
+    swapped = [c.replace(streams=streams, last=c.stream(4)) for c, streams in zip(written, other, strict=True)]
+    found = e3.verdict(tiny_checkpoint, swapped)  # `last` is what the slot held when the text was written
+    assert "the last slot holds the state after the target's final norm" in found.sentence

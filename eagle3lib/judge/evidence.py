@@ -18,13 +18,13 @@ from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
 from ..read.flags import Flags, read_flags
 from ..read.served import Served
-from ..run.chain import Hits, chain_hits
-from ..run.drafter import Drafter
+from ..run.chain import Hits, chain_hits, check_steps
+from ..run.drafter import Drafter, check_finite
 from .checks import check_captures
 from .finding import Finding, Findings
 from .flags import check_flags
 from .heads import WEAKEST
-from .hypotheses import Hypothesis, name_of, single_changes
+from .hypotheses import Hypothesis, ends_normed, name_of, single_changes
 from .probe import Probe, probe
 from .serving import Match, compare_states, match
 
@@ -96,6 +96,9 @@ def gather(
     probed: Probe | None = None,
 ) -> Evidence:
     """Measure all that can be measured. A minute on the demo; progress is shown."""
+    check_kinds(ckpt, captures, served, logs, flags, measured)
+    if steps is not None:
+        check_steps(steps)
     flags = read_flags(flags) if isinstance(flags, str) else flags
     logs = runs_of(ckpt, logs) if logs else []
     K = steps or _steps(flags, logs, measured)
@@ -106,7 +109,10 @@ def gather(
         flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
     )  # fmt: skip
     found = _at_odds(found, logs)
-    if ckpt is None or not (captures or served):
+    if ckpt is None:
+        return found
+    if not (captures or served):
+        check_finite(ckpt)  # with captures the drafter is made, which sees it
         return found
     place = "training capture" if captures else "serving capture"
     if not captures:
@@ -124,6 +130,23 @@ def gather(
     if run is not None and found.now is not None:
         found = _counted(found, some, device, dtype)
     return found
+
+
+def check_kinds(ckpt=None, captures=None, served=None, logs=(), flags=None, measured=()) -> None:
+    """Raises InputError for an input of another kind: most often a path, where what was read from it is expected."""
+    one = [("ckpt", ckpt, Checkpoint, "open_checkpoint(folder)"), ("flags", flags, Flags | str, "the launch line")]
+    several = [
+        ("captures", captures, Capture, "read_captures(folder)"), ("served", served, Capture, "read_captures(folder)"),
+        ("logs", logs, Served, "read_served(file)"), ("measured", measured, Measured, "a list of Measured(K, speed, length)"),
+    ]  # fmt: skip
+    wrong = [(name, value, how) for name, value, kind, how in one if value is not None and not isinstance(value, kind)]
+    for name, value, kind, how in several:
+        listed = value is None or (hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, str))
+        if not listed or (value is not None and len(value) and not isinstance(value[0], kind)):
+            wrong.append((name, value, how))
+    if wrong:
+        name, value, how = wrong[0]
+        raise InputError(f"verdict: {name} is a {type(value).__name__} ({str(value)[:60]!r}), expected {how}")
 
 
 def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
@@ -248,7 +271,8 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     recipe = found.ckpt.recipe.replace(streams=found.probe.playable)
     drafter = Drafter(found.ckpt, recipe, device, dtype)
     ways = [way for way in found.probe.choices[:CHOICES] if way.name != name_of(recipe.streams)]
-    ways += single_changes(drafter, found.ckpt, list(some[0].streams))
+    last = all(ends_normed(one, recipe) for one in some)
+    ways += single_changes(drafter, found.ckpt, list(some[0].streams), last)
     expected = Acceptance.of(found.served or found.now)
     K = found.run.steps or found.steps
     if len(found.now[0].hit) < K:

@@ -3,10 +3,11 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from types import SimpleNamespace
 
 from ..read.checkpoint import Checkpoint
-from ..read.flags import CHAINS, SOURCES, Flags
+from ..read.flags import CHAINS, SOURCES, SPELLINGS, Flags
 from .finding import Finding, Findings
 from .heads import LONGEST
 
@@ -123,6 +124,7 @@ RULES = (
     Rule(None, "ok", lambda f: f.K,
          "drafts K = {K} tokens deep and verifies {verified} tokens a round: accept length is at most {most}", "", "these flags"),
 )  # fmt: skip
+SLIP = 0.9  # likeness (difflib) of two flags that differ in a letter or two; SGLang's own differ more from each other
 THRESHOLDS = ("threshold_single", "threshold_acc")
 
 
@@ -137,8 +139,10 @@ def check_flags(flags: Flags, ckpt: Checkpoint | None = None) -> Findings:
     """What is wrong, odd or worth knowing in a launch line; with the drafter given, what does not fit it."""
     facts = _facts(flags, ckpt)
     told = vars(facts)
+    unknown = [_unknown(flag, flags.engine) for flag in flags.unknown]
     return Findings(
-        [
+        unknown
+        + [
             Finding(
                 rule.level,
                 "flags",
@@ -151,6 +155,15 @@ def check_flags(flags: Flags, ckpt: Checkpoint | None = None) -> Findings:
             if rule.engine in (None, flags.engine) and rule.when(facts)
         ]
     )
+
+
+def _unknown(flag: str, engine: str) -> Finding:
+    """A flag that this library does not know: a slip where one that it knows is spelled nearly so, else merely unknown."""
+    near = get_close_matches(flag.replace("_", "-"), [row[1] for row in SPELLINGS if row[0] == engine], 1, SLIP)
+    if near:
+        what = f"{flag} is no flag of {engine}: {near[0]} is spelled nearly so"
+        return Finding("warning", "flags", what, change=f"{near[0]} in place of {flag}", name="unknown flag")
+    return Finding("note", "flags", f"{flag} is not known here, so what it does was not judged", name="unknown flag")
 
 
 def _facts(flags: Flags, ckpt: Checkpoint | None) -> SimpleNamespace:

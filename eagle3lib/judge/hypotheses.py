@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..read.capture import Capture, Label
 from ..read.checkpoint import Checkpoint
-from ..read.recipe import Rope
+from ..read.recipe import Recipe, Rope
 from ..run.drafter import Drafter
 
 Pair = tuple[Drafter, Capture]
@@ -84,13 +84,23 @@ def on_streams(function: Callable[[Capture, Label], Tensor]) -> Callable[[Drafte
     )
 
 
+def ends_normed(capture: Capture, recipe: Recipe) -> bool:
+    """Whether the sample holds the state after the final norm, as wide as the streams."""
+    return capture.last is not None and capture.last_kind == "post_norm" and capture.last.shape[1] == recipe.target_hidden_size
+
+
+def _normed_end(capture: Capture, like: Tensor) -> Tensor:
+    """The state after the final norm, as many rows as `like`."""
+    return capture.last.float()[torch.arange(len(like)).clamp(max=len(capture.last) - 1)]
+
+
 def shifted(x: Tensor, by: int) -> Tensor:
     """Row t holds what row t + by held; at the edge the last known row again. x [R, Ht]."""
     R = len(x)
     return x[(torch.arange(R) + by).clamp(0, R - 1)]
 
 
-def of_captures() -> Iterator[Hypothesis]:
+def of_captures(streams: Sequence[Label]) -> Iterator[Hypothesis]:
     """Rows late or early (sgl-project/sglang#10059), scale (sgl-project/sglang#28343), norms (vllm-project/speculators#313),
     the residual (IBM/vLLM-Hook#11), tokens shifted (sgl-project/SpecForge#455).
     """
@@ -112,6 +122,12 @@ def of_captures() -> Iterator[Hypothesis]:
         on_streams(lambda c, n: c.stream(n) - c.stream(n - 1) if n else c.stream(n)),
         "capture hidden_states + residual, and train on it; this checkpoint needs r_n - r_{n-1}",
     )  # fmt: skip
+    if streams:  # hidden_states[-1] of transformers is the state after the final norm, no residual stream
+        yield Hypothesis(
+            "the last slot holds the state after the target's final norm", "norm of states",
+            on_streams(lambda c, n, slot=streams[-1]: _normed_end(c, c.stream(n)) if n == slot else c.stream(n)),
+            "the last layer's state is taken after the final norm: capture it as training did",
+        )  # fmt: skip
     for token, name in ((0, "tokens one behind"), (2, "tokens one ahead")):
         yield Hypothesis(
             name, "tokens", lambda d, c, t=token: (d.but(wiring=replace(d.wiring, token=t)), c),
@@ -234,9 +250,11 @@ def _halves(weight: Tensor) -> Tensor:
     return torch.cat(weight.chunk(2, dim=1)[::-1], dim=1)
 
 
-def single_changes(drafter: Drafter, ckpt: Checkpoint, labels: Sequence[Label]) -> list[Hypothesis]:
-    """All of the table that can be judged with streams `labels` recorded, cheap and frequent first."""
-    found = [*of_captures(), *of_weights(drafter, ckpt), *of_recipe(drafter)]
+def single_changes(drafter: Drafter, ckpt: Checkpoint, labels: Sequence[Label], last: bool = False) -> list[Hypothesis]:
+    """All of the table that can be judged with streams `labels` recorded, cheap and frequent first. `last`: every sample holds
+    the state after the final norm, too.
+    """
     used = drafter.recipe.streams or ()
+    found = [*of_captures(used if last else ()), *of_weights(drafter, ckpt), *of_recipe(drafter)]
     beside = all(isinstance(n, int) and (n == 0 or n - 1 in labels) for n in used) and bool(used)
     return [h for h in found if beside or h.kind != "residual"]

@@ -20,7 +20,7 @@ from ..run.chain import Hits, chain_hits, fused_rows
 from ..run.drafter import Drafter
 from ..run.slots import Slots
 from .finding import Finding, Findings
-from .hypotheses import Hypothesis, name_of, single_changes, streams_are
+from .hypotheses import Hypothesis, ends_normed, name_of, single_changes, streams_are
 from .probed import GAIN, MARGIN, judge_changes, judge_streams
 from .ranking import ALPHA, Score, Shares, below, far_behind, p_value, prompts_needed, race, rank
 
@@ -157,7 +157,8 @@ def beginning(capture: Capture, labels: Sequence[Label]) -> Capture:
     ends = capture.loss_mask[2:].nonzero()[:, 0]
     T = min(int(ends[min(ROWS, len(ends)) - 1]) + 2 + STEPS, len(capture.token_ids)) if len(ends) else 0
     streams = {n: capture.stream(n)[:T].clone() for n in labels}
-    return Capture(capture.name, capture.token_ids[:T], capture.loss_mask[:T], streams)
+    last = None if capture.last is None else capture.last[:T].clone()
+    return Capture(capture.name, capture.token_ids[:T], capture.loss_mask[:T], streams, last, capture.last_kind)
 
 
 def race_streams(
@@ -198,7 +199,8 @@ def try_changes(
 
     On `some`, and what does better there on `later`, which is read one by one. `tried`: before these.
     """
-    every = (h for h in single_changes(drafter, ckpt, labels) if not (aligned and h.kind == "rows"))
+    last = all(ends_normed(capture, drafter.recipe) for capture in (*some, *later))
+    every = (h for h in single_changes(drafter, ckpt, labels, last) if not (aligned and h.kind == "rows"))
     hypotheses = {h.name: h for h in every if not first or (h.step == 1 and h.name != first.name)}
     guesses: list[Hits] = []
     samples = len(some) + len(later)

@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .errors import InputError
 
@@ -66,6 +66,7 @@ class Flags:
     tree: bool
     notes: tuple[str, ...]
     version: str | None = None
+    unknown: tuple[str, ...] = ()  # speculative flags that this library does not know
 
 
 def read_flags(text: str, version: str | None = None) -> Flags:
@@ -83,7 +84,8 @@ def read_flags(text: str, version: str | None = None) -> Flags:
             asked[name] = _count(name, asked[name])
     if asked.get("algorithm") is not None:
         asked["algorithm"] = str(asked["algorithm"])
-    return RESOLVE[engine](asked, version)
+    unknown = asked.pop("unknown", ())
+    return replace(RESOLVE[engine](asked, version), unknown=unknown)
 
 
 def _line(text: str) -> tuple[str, dict[str, object]]:
@@ -111,6 +113,7 @@ def _line(text: str) -> tuple[str, dict[str, object]]:
             asked[name] = _length(value)
         else:
             asked[name] = _count(flag, value) if counted else value
+    asked["unknown"] = tuple(w for w in words if re.match(r"--spec", w) and _spelled(w, engine) is None)
     for word in words:
         if (m := SIMULATED.match(word)) and engine == "SGLang":
             asked["simulated"] = m.group(1)

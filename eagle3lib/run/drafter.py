@@ -119,21 +119,14 @@ class Drafter:
     ):
         self.recipe = recipe or ckpt.recipe
         self.device, self.dtype = torch.device(device), dtype_of(dtype)
-        self.weights = {name: tensor.to(self.device, self.dtype) for name, tensor in ckpt.weights()}
-        self.head = ckpt.head().to(self.device, self.dtype)  # [Vd, H]
+        self.weights = {name: _finite(name, tensor.to(self.device, self.dtype)) for name, tensor in ckpt.weights()}
+        self.head = _finite("lm_head.weight", ckpt.head().to(self.device, self.dtype))  # [Vd, H]
         self.block = block_size(self.device)
-        self._check_weights()
         self._check_recipe()
         self.embedding = ckpt.embedding
         self.target_ids = ckpt.target_ids.to(self.device)  # [Vd] the target's id of each draft id
         self.inv_freq = torch.tensor(self.recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
         self.wiring = Wiring()
-
-    def _check_weights(self) -> None:
-        """Raises BrokenError for a weight that is no number."""
-        for name, weight in {**self.weights, "lm_head.weight": self.head}.items():
-            if not torch.isfinite(weight).all():
-                raise BrokenError(f"checkpoint: tensor {name} holds NaN or infinite values: it was saved broken")
 
     def _check_recipe(self) -> None:
         """Raises InputError for a norm that the recipe wants and the checkpoint lacks."""
@@ -277,6 +270,20 @@ class Drafter:
         if self.wiring.without and name.split(".")[-2] == self.wiring.without:
             return x
         return _note(trace, name.removesuffix(".weight"), rms_norm(x, self.weights[name], self.recipe.eps))
+
+
+def check_finite(ckpt: Checkpoint) -> None:
+    """Read the weights one by one. Raises BrokenError for one that is no number."""
+    for name, tensor in ckpt.weights():
+        _finite(name, tensor)
+    if "lm_head.weight" in ckpt:
+        _finite("lm_head.weight", ckpt.head())
+
+
+def _finite(name: str, weight: Tensor) -> Tensor:
+    if not torch.isfinite(weight).all():
+        raise BrokenError(f"checkpoint: tensor {name} holds NaN or infinite values: it was saved broken")
+    return weight
 
 
 def _note(trace: dict | None, name: str, tensor: Tensor) -> Tensor:

@@ -21,8 +21,8 @@ from ..read.config import FLAGS, check_base
 from ..read.errors import InputError
 from ..read.recipe import Recipe, Rope
 from ..run.device import best_device
-from . import cli_compare, cli_verdict
-from .plan import DTYPES, Order, check_device
+from . import cli_compare, cli_verdict, options
+from .plan import Order, check_device
 from .printed import print_json, print_table, with_intervals
 
 FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", *FLAGS}  # widths and counts
@@ -92,10 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     cli_verdict.add(commands)
     cli_compare.add(commands)
     for command in (two, three):
-        command.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one, else cpu")
-        command.add_argument("--dtype", choices=DTYPES, help="float32; exactness is meant for it")
+        options.device(command)
     for command in (one, two, three):
-        command.add_argument("--json", action="store_true", help="one JSON object on stdout, numbers unrounded")
+        options.json(command)
     return parser
 
 

@@ -1,6 +1,6 @@
 """`eagle3 compare`: several drafters on the same captures, ranked, and whether the order is more than noise.
 
-Exit codes: 0 the first is told from all others, 11 it is not, or nothing is beside it; 2 bad input, or none could be run.
+Exit codes: 0 the first is told from all others; 11 it is not, nothing is beside it, or one could not be run; 2 bad input.
 """
 
 import argparse
@@ -10,8 +10,8 @@ from ..judge.checks import check_captures
 from ..measure.compare import accept_lengths, compare, open_all
 from ..read.captures import read_captures
 from ..run.device import best_device
-from . import compared
-from .plan import DTYPES, check_device
+from . import compared, options
+from .plan import check_device
 from .printed import print_json, print_table
 
 
@@ -27,9 +27,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     one.add_argument("--target", type=Path, metavar="DIR", help="their target's folder: only rows of two tensors are read")
     one.add_argument("--captures", type=Path, required=True, metavar="DIR", help="hidden states recorded from the target")
     one.add_argument("--steps", type=int, default=3, metavar="K", help="the number of draft steps to compare at (3)")
-    one.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one, else cpu")
-    one.add_argument("--dtype", choices=DTYPES, help="float32; exactness is meant for it")
-    one.add_argument("--json", action="store_true", help="one JSON object on stdout, numbers unrounded")
+    options.device(one)
+    options.json(one)
 
 
 def _compare(asked: argparse.Namespace) -> int:
@@ -44,14 +43,13 @@ def _compare(asked: argparse.Namespace) -> int:
     if asked.json:
         print_json({
             "captures": asked.captures, "samples": len(ranked.rounds), "steps": asked.steps, "device": device, "dtype": dtype,
-            "mind": [check.what for check in checks], "comparison": table,
+            "answer": compared.answer(ranked, checks), "mind": [check.what for check in checks], "comparison": table,
             "acceptance": {name: found[name].table() for name in ranked.rounds},
         })  # fmt: skip
     else:
         here = f"{ranked.rounds.shape[1]} of {len(found)} drafters on {compared.prompts(len(ranked.rounds))}"
         print(f"{here}, K = {asked.steps}, {device}, {dtype}")
-        for check in checks:
-            print(f"Mind: {check.what}.")
+        print(compared.answer(ranked, checks).replace("**", "").replace("`", ""))
         print_table("By accept length, the best first, with 95 % intervals over prompts", compared.table(ranked))
     worse = int(table["beside the first"].eq("worse").sum())
-    return 0 if worse == ranked.rounds.shape[1] - 1 > 0 else 11
+    return 0 if worse == len(found) - 1 > 0 else 11

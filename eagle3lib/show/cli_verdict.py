@@ -2,6 +2,7 @@
 
 import argparse
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,9 +13,11 @@ from ..read.checkpoint import open_checkpoint
 from ..read.errors import BrokenError, InputError
 from ..read.served import read_served
 from ..run.device import best_device
-from .plan import DTYPES, check_device
+from . import options
+from .plan import check_device
 from .printed import print_json
 
+INPUTS = ("checkpoint", "captures", "served", "target", "log", "flags", "measured", "claimed", "claimed_by", "steps", "dtype")
 KEYS = {"k": "steps", "tok/s": "tokens_per_second", "tau": "accept_length"}
 
 
@@ -40,9 +43,8 @@ def add(commands: argparse._SubParsersAction) -> None:
     one.add_argument("--claimed", type=float, metavar="X", help="a training figure, as 0.747")
     one.add_argument("--claimed-by", metavar="TRAINER", help='whose: "SpecForge", or "speculators full_acc_0"')
     one.add_argument("--steps", type=int, metavar="K", help="draft steps to tell everything at (as served, else 3)")
-    one.add_argument("--device", choices=("cpu", "cuda"), help="cuda where there is one, else cpu")
-    one.add_argument("--dtype", choices=DTYPES, help="float32; exactness is meant for it")
-    one.add_argument("--json", action="store_true", help="one JSON object on stdout, numbers unrounded")
+    options.device(one)
+    options.json(one)
 
 
 def _verdict(asked: argparse.Namespace) -> int:
@@ -91,9 +93,10 @@ def figure_of(text: str | None) -> tuple[str, str] | None:
     return mine[0]
 
 
-def told_as_json(found: Verdict) -> dict:
-    """A verdict as data: two of them can be compared by any diff."""
+def told_as_json(found: Verdict, given: Mapping[str, object] | None = None) -> dict:
+    """A verdict as data: two of them can be compared by any diff. `given`: the inputs, by name."""
     return {
+        "given": {name: value for name, value in (given or {}).items() if value not in (None, [])},
         "where": found.where, "what": found.what, "sentence": found.sentence, "steps": found.steps, "cost": found.cost,
         "do": found.do, "sure": found.sure, "settle": found.settle,
         "also": [{"where": one.where, "what": one.what, "sentence": one.sentence} for one in found.also],
@@ -103,7 +106,7 @@ def told_as_json(found: Verdict) -> dict:
 
 def _told(found: Verdict, asked: argparse.Namespace) -> int:
     if asked.json:
-        print_json(told_as_json(found))
+        print_json(told_as_json(found, {name: getattr(asked, name) for name in INPUTS}))
         return found.exit_code
     print(found.sentence)
     for name, answer in found.table()["answer"].items():
