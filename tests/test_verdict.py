@@ -326,3 +326,14 @@ def test_a_last_slot_taken_after_the_final_norm(tiny_checkpoint):
     swapped = [c.replace(streams=streams, last=c.stream(4)) for c, streams in zip(written, other, strict=True)]
     found = e3.verdict(tiny_checkpoint, swapped)  # `last` is what the slot held when the text was written
     assert "the last slot holds the state after the target's final norm" in found.sentence
+
+
+def test_other_prompts_of_as_many_tokens_are_no_other_count(tiny_checkpoint):
+    """Totals say how long a text was, not which: a log of other prompts whose accept length is the predicted one accuses nobody."""
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter, 16)
+    walk = e3.acceptance(drafter, captures, e3.Chain(2))
+    rounds = int(1.03 * sum(counts.sum() for counts in walk.walks[2].values()))
+    accepted = round(rounds * (walk.tau(2) - 1))
+    other = log_of(walk, 2, requests=None, rounds=rounds, accepted=accepted, accept_length=1 + accepted / rounds)
+    assert e3.verdict(tiny_checkpoint, captures, logs=[other]).where in ("nothing", "training or text")

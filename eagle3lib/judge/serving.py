@@ -104,21 +104,19 @@ def match(
     if not same:
         return Match(False, how, False, expected.tau(steps), pd.DataFrame(), ())
     names = [name for name in mine.index if run.requests is None or name in run.requests]
-    rounds = mine.rounds.loc[names].to_numpy()
-    theirs = None if run.requests is None else np.array([run.requests[name] for name in names])  # [requests, K + 1]
-    apart = _rounds_apart(rounds, theirs, run)
-    differs = apart > CLOSE
-    if differs and theirs is not None and len(names) > SCREEN and (rounds != theirs.sum(1)).any():
-        differs = bool(wilcoxon(rounds, theirs.sum(1)).pvalue < ALPHA)
+    configured = np.array([expected.walks[steps][name] for name in names])  # [requests, K + 1] rounds by accepted drafts
+    theirs = None if run.requests is None else np.array([run.requests[name] for name in names])  # likewise
+    differs = _apart(configured, configured, theirs, run) > CLOSE
+    if differs and theirs is not None and len(names) > SCREEN:
+        differs = bool(wilcoxon(configured.sum(1), theirs.sum(1)).pvalue < ALPHA)
     rows, fits = {}, []
     if differs:
         by_name = {capture.name: capture for capture in captures}
         some = [by_name[name] for name in names]
         for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
-            counts, apart = _tried(way, drafter, some, steps, rounds, theirs, run)
-            tau = float(1 + counts.sum(0) @ np.arange(steps + 1) / counts.sum())
-            unlike = _counts_apart(counts, theirs, run)
-            rows[way.name] = {"kind": way.kind, "accept length": tau, "apart": unlike}
+            counts, apart = _tried(way, drafter, some, configured, theirs, run)
+            unlike = _unlike(counts, theirs, run)
+            rows[way.name] = {"kind": way.kind, "accept length": _tau(counts), "apart": unlike}
             if apart <= CLOSE:
                 fits.append((unlike, way))
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
@@ -132,29 +130,22 @@ def _tried(
     way: Hypothesis,
     drafter: Drafter,
     some: Sequence[Capture],
-    steps: int,
-    rounds: np.ndarray,
+    configured: np.ndarray,
     theirs: np.ndarray | None,
     run: Served,
 ) -> tuple[np.ndarray, float]:
-    """Rounds by accepted drafts of each sample, [n, K + 1], of the drafter run in another way, and how far off the rounds are.
-
-    Few samples for a way that is far off. A server that tells its totals only is held against all samples; on the first ones
-    the way's rounds beside those of the drafter as configured say what the total would be.
+    """Rounds by accepted drafts of each sample, [n, K + 1], of the drafter run in another way, and how far they are apart from
+    the server's. Few samples for a way that is far off; a server that tells its totals only is held against all of them.
     """
-    counts: list[np.ndarray] = []
+    counts, steps = [], configured.shape[1] - 1
     for number in (GLANCE, SCREEN, min(ALL, len(some))) if theirs is not None else (min(SCREEN, len(some)), len(some)):
         for capture in some[len(counts) : number]:
             walk = count(chain_hits(*way.apply(drafter, capture), steps, complete=False), steps)
             counts.append(walk.walks[steps][capture.name])
-        walked = np.array(counts)
-        if theirs is not None:
-            apart = _rounds_apart(walked.sum(1), theirs[: len(walked)], run)
-        else:
-            apart = _rounds_apart(walked.sum() * rounds.sum() / rounds[: len(walked)].sum(), None, run)
+        apart = _apart(np.array(counts), configured, theirs, run)
         if apart > 5 * CLOSE:
             break
-    return walked, apart
+    return np.array(counts), apart
 
 
 def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
@@ -174,18 +165,26 @@ def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
     return good, f"it wrote {total} tokens in its rounds, the recorded text has {tokens}"
 
 
-def _rounds_apart(mine: np.ndarray | float, theirs: np.ndarray | None, run: Served) -> float:
-    """Rounds that differ, as a share: summed over requests where they are known, else of the totals."""
+def _tau(counts: np.ndarray) -> float:
+    """Accept length of rounds by accepted drafts, [n, K + 1]."""
+    return float(1 + counts.sum(0) @ np.arange(counts.shape[1]) / counts.sum())
+
+
+def _apart(counts: np.ndarray, configured: np.ndarray, theirs: np.ndarray | None, run: Served) -> float:
+    """How far a way is from the server, as a share: rounds, summed over requests where these are known; else accept length, on
+    all samples as the first ones promise, beside the drafter as configured.
+    """
+    n = len(counts)
     if theirs is None:
-        return abs(float(np.sum(mine)) / run.rounds - 1)
-    return float(np.abs(mine - theirs.sum(1)).sum() / theirs.sum())
+        return abs(_tau(counts) / _tau(configured[:n]) * _tau(configured) / run.accept_length - 1)
+    return float(np.abs(counts.sum(1) - theirs[:n].sum(1)).sum() / theirs[:n].sum())
 
 
-def _counts_apart(mine: np.ndarray, theirs: np.ndarray | None, run: Served) -> float:
-    """Rounds that differ in how many drafts were accepted, as a share: by request, else by position, else of the totals."""
+def _unlike(counts: np.ndarray, theirs: np.ndarray | None, run: Served) -> float:
+    """Rounds that differ in how many drafts were accepted, as a share: by request, else by position, else accept length."""
     if theirs is not None:
-        return float(np.abs(mine - theirs[: len(mine)]).sum() / 2 / theirs[: len(mine)].sum())
+        return float(np.abs(counts - theirs[: len(counts)]).sum() / 2 / theirs[: len(counts)].sum())
     if run.positions is None:
-        return _rounds_apart(mine, None, run)
-    at = mine.sum(0)[::-1].cumsum()[::-1]  # [K + 1] all rounds, and those whose draft 1, 2, ... K was accepted
-    return float(np.abs(at / at[0] - np.array([run.rounds, *run.positions]) / run.rounds).sum())
+        return abs(_tau(counts) / run.accept_length - 1)
+    at = counts.sum(0)[::-1].cumsum()[::-1]  # [K + 1] all rounds, and those whose draft 1, 2, ... K was accepted
+    return float(np.abs(at[1:] / at[0] - np.array(run.positions) / run.rounds).sum())
