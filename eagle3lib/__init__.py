@@ -26,7 +26,8 @@ from .read.captures import Captures, read_captures, write_captures
 from .read.checkpoint import Checkpoint, open_checkpoint
 from .read.errors import InputError
 from .read.flags import Flags, read_flags
-from .read.recipe import Recipe, Rope
+from .read.recipe import Recipe
+from .read.rope import Rope
 from .read.served import read_served
 from .read.target import Target, open_target
 from .run.chain import Chain, Hits, chain_hits, hits

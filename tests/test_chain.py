@@ -6,9 +6,10 @@ import torch
 
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import count, walk
+from eagle3lib.run.attention import attend
 from eagle3lib.run.chain import chain_hits, draft_slowly, fused_rows, scored_rows
 from eagle3lib.run.device import CPU_BLOCK, block_size
-from eagle3lib.run.drafter import Memory, attend
+from eagle3lib.run.drafter import Memory
 
 STEPS = 4
 
@@ -101,6 +102,38 @@ def test_log_probabilities_are_those_of_the_draft_vocabulary(tiny_checkpoint):
     for row in told[0].nonzero()[:, 0].tolist():
         expected = slow[row, places[int(capture.token_ids[row + 2])]]
         torch.testing.assert_close(found.log_p[0, row], expected)
+
+
+def test_parallel_drafts_are_one_causal_pass(tmp_path):
+    """P-EAGLE drafts all K tokens at once: the text's rows, then `mask_hidden` with the mask token, K - 1 times."""
+    mask, K, t = 7, 4, 9
+    tensors = tiny.drafter_tensors() | {"mask_hidden": torch.randn(1, 1, 3 * tiny.H)}
+    tensors["midlayer.self_attn.q_proj.weight"] *= 3  # sharp enough for attention to matter
+    drafter = e3.Drafter(e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors, mask_token_id=mask)))
+    capture = tiny.capture(T=20, prompt=5)
+    found = chain_hits(drafter, capture, K)
+    context, masked = fused_rows(drafter, capture)[: t + 1], drafter.fuse(tensors["mask_hidden"].view(1, -1))
+    hidden = torch.cat([context, masked.expand(K - 1, -1)])
+    ids = torch.cat([capture.token_ids[1 : t + 2], torch.full((K - 1,), mask)])
+    whole = e3.Drafter(drafter_without_mask(tensors, tmp_path)).forward(hidden, ids, torch.arange(t + K), Memory())
+    assert found.guess[:, t].tolist() == drafter.predict(whole.normed[t:]).tolist()
+    other = capture.replace(token_ids=capture.token_ids.clone().index_fill_(0, torch.arange(t + 2, 20), 0))
+    assert torch.equal(chain_hits(drafter, other, K).guess[:, t], found.guess[:, t])  # tokens to come are not looked at
+
+
+def drafter_without_mask(tensors: dict, folder) -> e3.Checkpoint:
+    """The same weights, drafting one token after the other."""
+    plain = {name: tensor for name, tensor in tensors.items() if name != "mask_hidden"}
+    return e3.open_checkpoint(tiny.write_drafter(folder / "plain", plain))
+
+
+def test_positions_beyond_what_a_rope_says_are_refused(tmp_path):
+    scaling = {"rope_type": "dynamic", "factor": 2.0}
+    folder = tiny.write_drafter(tmp_path / "drafter", rope_scaling=scaling, max_position_embeddings=16)
+    drafter = e3.Drafter(e3.open_checkpoint(folder))
+    chain_hits(drafter, tiny.capture(T=15), 2)
+    with pytest.raises(e3.InputError, match="dynamic from position 16 on, and beyond it this library does not go"):
+        chain_hits(drafter, tiny.capture(T=24), 2)
 
 
 def test_rows_that_can_be_scored():

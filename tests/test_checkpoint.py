@@ -217,7 +217,7 @@ def test_fused_projection_of_the_wrong_width(tmp_path):
 def test_plain_first_layer(tmp_path):
     tensors = tiny.drafter_tensors()
     tensors["midlayer.self_attn.q_proj.weight"] = tensors["midlayer.self_attn.q_proj.weight"][:, : tiny.H].contiguous()
-    with pytest.raises(e3.InputError, match=f"q_proj.weight takes {tiny.H} channels, expected 2H = {2 * tiny.H}"):
+    with pytest.raises(e3.InputError, match="is an EAGLE-1 or EAGLE-2 drafter"):
         e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
 
 
@@ -236,8 +236,8 @@ def test_a_flag_without_its_tensor(tmp_path, flag, name):
 
 
 def test_a_tensor_that_nothing_uses(tmp_path):
-    tensors = tiny.drafter_tensors() | {"midlayer.self_attn.g_proj.weight": torch.zeros(3, 3)}
-    with pytest.raises(e3.InputError, match="g_proj.weight is none that this library's forward uses"):
+    tensors = tiny.drafter_tensors() | {"midlayer.self_attn.extra.weight": torch.zeros(3, 3)}
+    with pytest.raises(e3.InputError, match="extra.weight is none that this library's forward uses"):
         e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
 
 
@@ -282,7 +282,7 @@ def test_two_maps_that_disagree(tmp_path):
 
 
 def test_a_target_in_place_of_a_drafter(tmp_path):
-    with pytest.raises(e3.InputError, match="whole model of 6 layers"):
+    with pytest.raises(e3.InputError, match="holds a whole model and no fc.weight"):
         e3.open_checkpoint(tiny.write_target(tmp_path / "target"))
 
 
@@ -315,7 +315,7 @@ def test_folder_names_with_spaces_and_accents(tmp_path):
         ("head_dim", -8), ("head_dim", 16), ("vocab_size", None), ("target_hidden_size", 7),
         ("rms_norm_eps", "small"), ("hidden_act", "gelu"), ("rope_theta", float("nan")),
         ("rope_scaling", {"rope_type": "llama3", "factor": 8}), ("rope_scaling", {"type": "yarn", "factor": 8}),
-        ("rope_scaling", "linear"), ("rope_scaling", {"type": "linear", "factor": 0}), ("partial_rotary_factor", 0.5),
+        ("rope_scaling", "linear"), ("rope_scaling", {"type": "linear", "factor": 0}), ("partial_rotary_factor", 1.5),
         ("norm_output", "false"), ("head_dim", 8.5), ("eagle_config", [1]), ("transformer_layer_config", "x"),
         ("rope_parameters", {"rope_theta": -3}), ("rope_scaling", {"type": ["linear"]}),
         ("eagle_config", {"eagle_aux_hidden_state_layer_ids": "2,3,4"}),

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from eagle3lib.run.drafter import rms_norm
+from eagle3lib.run.attention import rms_norm
 
 ROOT = Path(__file__).resolve().parents[1]
 CONDA_NAMES = {"pytorch": "torch", "matplotlib-base": "matplotlib"}  # conda-forge's name -> PyPI's, where they differ

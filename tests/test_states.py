@@ -8,7 +8,7 @@ import eagle3lib as e3
 from eagle3lib.measure.inventory import untouched
 from eagle3lib.measure.lens import best_tokens
 from eagle3lib.measure.state import attention_weights
-from eagle3lib.run.drafter import attend
+from eagle3lib.run.attention import attend
 from eagle3lib.show import curves, results
 
 

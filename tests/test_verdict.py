@@ -329,7 +329,7 @@ def test_a_last_slot_taken_after_the_final_norm(tiny_checkpoint):
 
 
 def test_other_prompts_of_as_many_tokens_are_no_other_count(tiny_checkpoint):
-    """Totals say how long a text was, not which: a log of other prompts whose accept length is the predicted one accuses nobody."""
+    """Totals say how long a text was, not which: where the accept length is the predicted one nobody is accused."""
     drafter = e3.Drafter(tiny_checkpoint)
     captures = text_of(drafter, 16)
     walk = e3.acceptance(drafter, captures, e3.Chain(2))

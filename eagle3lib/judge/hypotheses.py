@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ..read.capture import Capture, Label
 from ..read.checkpoint import Checkpoint
-from ..read.recipe import Recipe, Rope
+from ..read.recipe import Recipe
+from ..read.rope import Rope
 from ..run.drafter import Drafter
 
 Pair = tuple[Drafter, Capture]

@@ -20,7 +20,7 @@ def inventory(ckpt: Checkpoint) -> pd.DataFrame:
     *provenance*: "the target's" (its rows, compared by value up to the dtype), "untouched" (still as a module is made), or
     "its own". Without the target, only what the file itself can show. Tensors are read one at a time.
     """
-    meanings = expected(ckpt.recipe.n_layers, ckpt.recipe.n_streams)
+    meanings = expected(ckpt.recipe)
     rows = []
     for name in tqdm(sorted(ckpt.names), desc="tensors", unit="tensor", leave=False):
         header = ckpt.files.headers[ckpt.names[name]]

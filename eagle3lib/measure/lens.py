@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..read.capture import Capture
 from ..read.target import Target
-from ..run.drafter import rms_norm
+from ..run.attention import rms_norm
 from .intervals import ratio_interval
 
 BLOCK = 8192  # rows of the head read and held at once: a head of 7,168 x 163,840 is never in memory whole

@@ -9,8 +9,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..read.capture import Capture
+from ..run.attention import Pair
 from ..run.chain import scored_rows
-from ..run.drafter import Drafter, Memory, Pair
+from ..run.drafter import Drafter, Memory
 
 
 def slot_shares(drafter: Drafter, g: Float[Tensor, "T joined"]) -> Float[Tensor, "T slots"]:

@@ -11,18 +11,23 @@ from torch import Tensor
 from .config import read_recipe
 from .embedding import EmbeddingRows
 from .errors import BrokenError, InputError
+from .layouts import Layout, layout_of
 from .names import canonical, expected, reason_to_ignore
+from .others import refuse_others
 from .recipe import Recipe
 from .shapes import check_dtypes, check_shapes
 from .target import Target, open_target
-from .tensors import TensorFiles, existing_folder, read_json, weight_files
+from .tensors import TensorFiles, existing_folder, read_json, weight_files, weights_folder
 
 NOT_WEIGHTS = ("d2t", "t2d", "embed_tokens.weight", "lm_head.weight")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A drafter's files. `files` holds tensors under the file's names; `names` maps this library's names to those."""
+    """A drafter's files. `files` holds tensors under the file's names; `names` maps this library's names to those.
+
+    `path` is the folder that holds the weights: NeMo Automodel's lie in one below the one that was given.
+    """
 
     path: Path
     config: dict
@@ -32,15 +37,23 @@ class Checkpoint:
     recipe: Recipe
     target_ids: Int[Tensor, " Vd"]  # the target's id of each draft id
     target: Target | None
+    layout: Layout  # whose way of writing it is
+    scales: dict[str, str]  # canonical name of a quantised weight -> name of its scale in the file
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
 
     def tensor(self, name: str) -> Tensor:
-        """Tensor `name` (canonical), read now, as it is on disk. Raises InputError for a name that is not there."""
+        """Tensor `name` (canonical), read now, as it is on disk; quantised ones multiplied out, float32; of `fc` only the
+        channels of the state. Raises InputError for a name that is not there.
+        """
         if name not in self.names:
             raise InputError(f"{self.path}: no tensor {name}; there are {', '.join(sorted(self.names))}")
-        return self.files[self.names[name]]
+        tensor = self.files[self.names[name]]
+        if name in self.scales:
+            scale = self.files[self.scales[name]].float()
+            tensor = tensor.float() * scale.view(-1, *[1] * (tensor.ndim - 1))
+        return tensor[: self.recipe.hidden_size] if name == "fc.weight" else tensor
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Name and tensor of everything that the layers use: not the embedding, the head and the vocabulary map."""
@@ -85,24 +98,26 @@ def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Check
     Raises InputError when the folder is missing, holds no drafter, or its tensors do not fit each other: the sentence
     says which tensor, what was found and what was expected.
     """
-    folder = existing_folder(path, "a drafter checkpoint")
+    folder = weights_folder(existing_folder(path, "a drafter checkpoint"))
     files = TensorFiles(weight_files(folder))
     config = read_json(folder / "config.json")
     names = {canonical(name): name for name in files}
     if len(names) < len(files):
         twice = next(n for n in files if names[canonical(n)] != n)
         raise InputError(f"{folder}: {twice} and {names[canonical(twice)]} are both {canonical(twice)}: keep one of the two")
-    _refuse_other_models(folder, names)
     shapes = {name: files.headers[theirs].shape for name, theirs in names.items()}
+    refuse_others(folder, shapes, config)
     opened = open_target(target) if target is not None else None
-    recipe = read_recipe(config, shapes, f"{folder.name}/config.json")
+    layout = layout_of(config, files.headers)
+    recipe = read_recipe(config, shapes, f"{folder.name}/config.json", layout)
     if recipe.streams is None and opened is not None and recipe.n_streams == 3:
         L = opened.n_layers
         sources = {**recipe.sources, "streams": f"absent from config.json: the engines' default for {L} layers (2, L//2, L-3)"}
         recipe = replace(recipe, streams=(2, L // 2, L - 3), sources=sources)
-    known = expected(recipe.n_layers, recipe.n_streams)
-    ignored = {theirs: why for theirs, ours in zip(names.values(), names, strict=True) if (why := reason_to_ignore(ours))}
+    ignored = {theirs: why for ours, theirs in names.items() if (why := reason_to_ignore(ours))}
+    scales = {ours.removesuffix("_scale"): theirs for ours, theirs in names.items() if ours.endswith(".weight_scale")}
     names = {ours: theirs for ours, theirs in names.items() if theirs not in ignored}
+    known = expected(recipe)
     unknown = [theirs for ours, theirs in names.items() if ours not in known]
     if unknown:
         raise InputError(
@@ -110,30 +125,12 @@ def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Check
             "would be another model"
         )
     check_shapes(folder, recipe, shapes)
-    check_dtypes(folder, files, names)
+    check_dtypes(folder, files, names, scales)
     target_ids = read_map(folder, recipe, files, names)
-    ckpt = Checkpoint(folder, config, files, names, ignored, recipe, target_ids, opened)
+    ckpt = Checkpoint(folder, config, files, names, ignored, recipe, target_ids, opened, layout, scales)
     if opened is not None:
         opened.check_fits(ckpt)
     return ckpt
-
-
-def _refuse_other_models(folder: Path, names: dict[str, str]) -> None:
-    """A sentence for the folders that people give by mistake."""
-    if "fc.weight" in names and "layers.0.self_attn.q_proj.weight" in names:
-        return
-    layers = {name.split(".")[1] for name in names if name.startswith("layers.")}
-    if len(layers) > 4:
-        raise InputError(
-            f"{folder}: holds a whole model of {len(layers)} layers and no fc.weight: this is a target; give the drafter's folder"
-        )
-    if any(".lora_A." in name for name in names):
-        raise InputError(f"{folder}: holds a LoRA adapter, expected an EAGLE-3 drafter (fc.weight and one fused layer)")
-    lacking = [name for name in ("fc.weight", "layers.0.self_attn.q_proj.weight") if name not in names]
-    raise InputError(
-        f"{folder}: no {' and no '.join(lacking)}, which every EAGLE-3 drafter has; it holds {', '.join(sorted(names)[:5])}: "
-        "give a drafter's folder, or copy or convert it anew"
-    )
 
 
 def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, str]) -> Int[Tensor, " Vd"]:

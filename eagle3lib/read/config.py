@@ -3,7 +3,9 @@
 import math
 
 from .errors import BrokenError, InputError
-from .recipe import Recipe, Rope
+from .layouts import Layout
+from .recipe import Mla, Recipe
+from .rope_config import mla_scale, read_rope
 
 # Fields left out of a `speculators` file because they equal the class default of its `transformer_layer_config`.
 # Source: transformers 5.24, `LlamaConfig` and `Qwen3Config`. Its `to_diff_dict` writes only what differs.
@@ -14,19 +16,16 @@ CLASS_DEFAULTS = {
 }  # fmt: skip
 
 # Where the ids of the captured layers may stand, in the order they are looked for. Sources: speculators and vLLM (top
-# level); SpecForge, ModelOpt, TorchSpec, SGLang (nested); AngelSlim (plural "states").
+# level); SpecForge, ModelOpt, TorchSpec, SGLang (nested); AngelSlim (plural "states"); DeepSpec.
 ID_PLACES = (
     ("eagle_aux_hidden_state_layer_ids",),
     ("eagle_config", "eagle_aux_hidden_state_layer_ids"),
     ("aux_hidden_states_layer_ids",),
+    ("target_layer_ids",),
 )
-
-# Rope types that are run, and the keys each takes, in the order of Rope's methods. Source: transformers `modeling_rope_utils`.
-SCALINGS = {
-    "default": (),
-    "linear": ("factor",),
-    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
-}
+OUTPUTS = "target_layer_ids"  # DeepSpec's key: ids of layers whose output is taken, whatever they begin with
+# Where the token that stands for one not yet drafted may be named. Sources: speculators, SpecForge, NeMo; amazon's P-EAGLE; vLLM.
+MASK_TOKENS = ("mask_token_id", "ptd_token_id", "pard_token")
 
 FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 
@@ -82,13 +81,16 @@ class Fields:
         return found
 
 
-def streams_of(ids: list[int]) -> tuple[tuple[int, ...], str]:
+def streams_of(ids: list[int], outputs: bool = False) -> tuple[tuple[int, ...], str]:
     """Layer ids of a config to the n of r_n, and how they were read.
 
     Files use two dialects: the id of a layer whose output is taken (n = id + 1) and a boundary id (n = id). Ids that begin
     with 1 or hold -1 (the embedding) are read as the first, all others as the second: the rule of sgl-project/sglang#25454,
-    which agrees with every published default triple. It is a rule of thumb: the probe measures what was meant.
+    which agrees with every published default triple. It is a rule of thumb: the probe measures what was meant. `outputs`: they
+    are known to be of the first dialect.
     """
+    if outputs:
+        return tuple(i + 1 for i in ids), "ids of layers whose output is taken: n = id + 1"
     if ids and (ids[0] == 1 or min(ids) < 0):
         return tuple(i + 1 for i in ids), "read as ids of layers whose output is taken: n = id + 1"
     return tuple(ids), "read as boundary ids: n = id"
@@ -102,77 +104,35 @@ def read_streams(config: dict, fields: Fields) -> tuple[int, ...] | None:
         if found:
             if not isinstance(found, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in found):
                 raise InputError(f"{fields.name}: {'.'.join(place)} is {found!r}, expected a list of layer ids")
-            streams, how = streams_of(found)
+            streams, how = streams_of(found, place[-1] == OUTPUTS)
             fields.sources["streams"] = f"{fields.name}: {'.'.join(place)} {found}, {how}"
             return streams
     fields.sources["streams"] = f"absent from {fields.name}: the engine's default would be used"
     return None
 
 
-def check_base(where: str, base: object) -> None:
-    """Raises InputError for a rope base that is none: engines' own are 10,000 to 10,000,000."""
-    if isinstance(base, bool) or not isinstance(base, int | float) or not 1 < base < 1e15:
-        raise InputError(f"{where}: rope_theta is {base!r:.40}, expected a number above 1, as 10000")
-
-
-def read_rope(fields: Fields, head_dim: int) -> Rope:
-    """Rotary settings to inverse frequencies. Raises InputError for a scaling that this library does not know."""
-    written = fields.get("rope_parameters") or {}
-    scaling = fields.get("rope_scaling") or written
-    for spelled in (written, scaling):
-        if not isinstance(spelled, dict):
-            raise InputError(f"{fields.name}: rope_scaling or rope_parameters is {spelled!r}, expected an object or null")
-    base = written.get("rope_theta") or fields.number("rope_theta", 10000.0, as_field="rope")
-    partial = fields.get("partial_rotary_factor") or written.get("partial_rotary_factor") or 1
-    if partial != 1:
-        raise InputError(f"{fields.name}: partial_rotary_factor is {partial!r}: this library rotates whole heads only")
-    check_base(fields.name, base)
-    if written.get("rope_theta"):
-        fields.sources["rope"] = f"{fields.name}: rope_parameters"
-    plain = Rope.plain(float(base), head_dim)
-    kind = scaling.get("rope_type", scaling.get("type", "default"))
-    if not isinstance(kind, str) or kind not in SCALINGS:
-        raise InputError(f"{fields.name}: rope type {kind!r} is not one this library runs ({', '.join(SCALINGS)})")
-    missing = [key for key in SCALINGS[kind] if not isinstance(scaling.get(key), int | float) or scaling[key] <= 0]
-    if missing or (kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]):
-        raise InputError(
-            f"{fields.name}: rope type {kind!r} needs numbers above zero under {', '.join(SCALINGS[kind])}; it has {scaling}"
-        )
-    values = (scaling[key] for key in SCALINGS[kind])
-    return plain if kind == "default" else plain.linear(*values) if kind == "linear" else plain.llama3(*values)
-
-
-def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> Recipe:
+def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, layout: Layout) -> Recipe:
     """Recipe of a drafter from its config and its tensors' shapes. Shapes decide widths; the config decides the rest.
 
     `name` is how the config is called in messages. Raises InputError for a field that is missing or contradicts a shape.
     """
     fields = Fields(config, name)
-    for tensor in ("fc.weight", "layers.0.self_attn.q_proj.weight"):
-        if len(shapes[tensor]) != 2:
-            raise InputError(
-                f"{name}: {tensor} is {list(shapes[tensor])}, expected a matrix: the file is of another kind of model"
-            )
-    H, joined = shapes["fc.weight"]
-    heads_width, fused = shapes["layers.0.self_attn.q_proj.weight"]
-    if fused != 2 * H:
+    H = _width(shapes, "norm.weight", name)
+    if len(shapes["fc.weight"]) != 2:
+        raise InputError(f"{name}: fc.weight is {list(shapes['fc.weight'])}, expected a matrix: another kind of model")
+    _check_exits(shapes["fc.weight"][0], H, fields)
+    joined = shapes["fc.weight"][1]
+    layers = sorted({int(key.split(".")[1]) for key in shapes if key.startswith("layers.")})
+    if layers != list(range(len(layers))):
+        raise BrokenError(f"{name}: the tensors are of layers {layers}, expected 0, 1, ...: some are missing")
+    fused_layers = tuple(i for i in layers if _reads(shapes, i, name) == 2 * H)
+    if 0 not in fused_layers:
         raise InputError(
-            f"{name}: layers.0.self_attn.q_proj.weight takes {fused} channels, expected 2H = {2 * H}: EAGLE-3's first layer "
+            f"{name}: the first layer takes {_reads(shapes, 0, name)} channels, expected 2H = {2 * H}: EAGLE-3's first layer "
             "reads the embedding and the state side by side; a plain layer (H) is EAGLE-1 or another kind of drafter"
         )
-    n_layers = len({key.split(".")[1] for key in shapes if key.startswith("layers.")})
-    n_heads = fields.whole("num_attention_heads", as_field="n_heads")
-    head_dim = fields.whole("head_dim", H // n_heads)
-    if n_heads * head_dim != heads_width:
-        raise BrokenError(
-            f"{name}: {n_heads} heads of {head_dim} are {n_heads * head_dim} channels, but layers.0.self_attn.q_proj.weight has "
-            f"{heads_width}: correct num_attention_heads or head_dim"
-        )
-    kv_width = shapes.get("layers.0.self_attn.k_proj.weight", (head_dim,))[0]
-    if kv_width < head_dim or kv_width % head_dim:
-        raise BrokenError(
-            f"{name}: layers.0.self_attn.k_proj.weight has {kv_width} rows, expected a multiple of head_dim {head_dim}"
-        )
+    mla = _read_mla(shapes, fields, layout)
+    n_heads, n_kv_heads, head_dim = _read_heads(shapes, fields, H, mla)
     activation = fields.get("hidden_act", "silu")
     if activation != "silu":
         raise InputError(f"{name}: hidden_act is {activation!r}, expected 'silu': this library runs no other gate")
@@ -183,27 +143,104 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str) -> 
         raise InputError(
             f"{name}: use_aux_hidden_state is false: the drafter takes the target's last state, which is not supported"
         )
-    streams = read_streams(config, fields)
     values = dict(
         hidden_size=H,
         target_hidden_size=target_width,
         vocab_size=fields.whole("vocab_size"),
         draft_vocab_size=_draft_vocab(shapes, fields),
-        n_layers=n_layers,
+        n_layers=len(layers),
         n_heads=n_heads,
-        n_kv_heads=kv_width // head_dim,
+        n_kv_heads=n_kv_heads,
         head_dim=head_dim,
         n_streams=joined // target_width,
-        streams=streams,
+        streams=read_streams(config, fields),
         eps=fields.number("rms_norm_eps", 1e-6, as_field="eps"),
-        rope=read_rope(fields, head_dim),
+        rope=read_rope(fields, mla.rope if mla else head_dim, layout, mla is not None),
+        fused_layers=fused_layers,
+        mla=mla,
+        mask_token=_read_mask_token(shapes, fields),
         **{flag: fields.flag(flag) for flag in FLAGS},
     )
-    for derived, why in (("hidden_size", "fc.weight"), ("n_layers", "layers.* tensors"), ("n_kv_heads", "k_proj.weight"),
-                         ("n_streams", "fc.weight / target_hidden_size")):  # fmt: skip
+    for derived, why in (("hidden_size", "norm.weight"), ("n_layers", "layers.* tensors"), ("n_kv_heads", "k_proj.weight"),
+                         ("n_streams", "fc.weight / target_hidden_size"), ("fused_layers", "q_proj.weight of each layer"),
+                         ("mla", "kv_a_proj_with_mqa.weight" if mla else "q_proj.weight")):  # fmt: skip
         fields.sources[derived] = f"shape of {why}"
     known = {key: source for key, source in fields.sources.items() if key in values}
     return Recipe(**values, sources=known)
+
+
+def _width(shapes: dict[str, tuple[int, ...]], tensor: str, name: str) -> int:
+    if tensor not in shapes:
+        raise BrokenError(f"{name}: tensor {tensor} is missing: norm before the head; convert the checkpoint anew")
+    if len(shapes[tensor]) != 1:
+        raise BrokenError(
+            f"{name}: tensor {tensor} is {list(shapes[tensor])}, expected [H], a norm's weight: another model's file"
+        )
+    return shapes[tensor][0]
+
+
+def _check_exits(rows: int, H: int, fields: Fields) -> None:
+    """AngelSlim's drafters that stop early have further rows of `fc`, which are signals and no channels of the state."""
+    if rows == H or (rows > H and fields.get("early_stop_method")):
+        return
+    raise BrokenError(f"{fields.name}: fc.weight makes {rows} channels, but norm.weight is {H} long: they are not of one drafter")
+
+
+def _reads(shapes: dict[str, tuple[int, ...]], layer: int, name: str) -> int:
+    """How many channels the attention of a layer reads."""
+    for tensor in ("q_proj", "q_a_proj", "kv_a_proj_with_mqa"):
+        shape = shapes.get(f"layers.{layer}.self_attn.{tensor}.weight")
+        if shape and len(shape) != 2:
+            raise InputError(f"{name}: {tensor}.weight is {list(shape)}, expected a matrix: another kind of model")
+        if shape:
+            return shape[1]
+    raise BrokenError(f"{name}: layer {layer} has no self_attn.q_proj.weight and no self_attn.q_a_proj.weight: convert it anew")
+
+
+def _read_mla(shapes: dict[str, tuple[int, ...]], fields: Fields, layout: Layout) -> Mla | None:
+    """Latent attention, where the tensors are its own. The config splits heads into their parts."""
+    first = "layers.0.self_attn."
+    if first + "kv_a_proj_with_mqa.weight" not in shapes:
+        return None
+    nope, rope, v = (fields.whole(key) for key in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"))
+    queries = shapes.get(first + "q_a_proj.weight")
+    eps = layout.mla_eps or fields.number("rms_norm_eps", 1e-6)
+    scale = 1.0 if layout.mla_plain_scale else mla_scale(fields)
+    kv_rank = shapes[first + "kv_a_proj_with_mqa.weight"][0] - rope
+    return Mla(queries[0] if queries else None, kv_rank, nope, rope, v, eps, scale)
+
+
+def _read_heads(shapes: dict, fields: Fields, H: int, mla: Mla | None) -> tuple[int, int, int]:
+    """Query heads, key heads, channels of a head."""
+    n_heads = fields.whole("num_attention_heads", as_field="n_heads")
+    if mla:
+        fields.sources["head_dim"] = f"{fields.name}: qk_nope_head_dim + qk_rope_head_dim"
+        return n_heads, n_heads, mla.nope + mla.rope
+    head_dim = fields.whole("head_dim", H // n_heads)
+    heads_width = shapes["layers.0.self_attn.q_proj.weight"][0]
+    if n_heads * head_dim != heads_width:
+        raise BrokenError(
+            f"{fields.name}: {n_heads} heads of {head_dim} are {n_heads * head_dim} channels, but "
+            f"layers.0.self_attn.q_proj.weight has {heads_width}: correct num_attention_heads or head_dim"
+        )
+    kv_width = shapes.get("layers.0.self_attn.k_proj.weight", (head_dim,))[0]
+    if kv_width < head_dim or kv_width % head_dim:
+        raise BrokenError(
+            f"{fields.name}: layers.0.self_attn.k_proj.weight has {kv_width} rows, expected a multiple of head_dim {head_dim}"
+        )
+    return n_heads, kv_width // head_dim, head_dim
+
+
+def _read_mask_token(shapes: dict, fields: Fields) -> int | None:
+    if "mask_hidden" not in shapes:
+        fields.sources["mask_token"] = "no mask_hidden tensor: the drafter feeds on its own states"
+        return None
+    for key in MASK_TOKENS:
+        if (found := fields.get(key, as_field="mask_token")) is not None:
+            if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+                raise InputError(f"{fields.name}: field {key} is {found!r}, expected a token id")
+            return found
+    raise InputError(f"{fields.name}: mask_hidden is there (P-EAGLE), but none of {', '.join(MASK_TOKENS)} names its token")
 
 
 def _draft_vocab(shapes: dict[str, tuple[int, ...]], fields: Fields) -> int:

@@ -1,45 +1,27 @@
 """Recipe: everything that a drafter's forward needs and that is not a tensor, each field with where it came from."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from dataclasses import replace as _replace
 from types import MappingProxyType
 
 from .errors import InputError
+from .rope import Rope
 
 
 @dataclass(frozen=True)
-class Rope:
-    """Rotary positions, settled: angle of pair i at position p is `p * inv_freq[i]`; cos and sin are multiplied by `gain`."""
+class Mla:
+    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries, keys and values go through narrow matrices; the
+    rotary part of the key is one for all heads, its channels turned in neighbouring pairs.
+    """
 
-    inv_freq: tuple[float, ...]  # [rotary width / 2], radians a position
-    gain: float = 1.0
-    about: str = ""  # how it was spelled, for people
-
-    @classmethod
-    def plain(cls, base: float, head_dim: int) -> "Rope":
-        """`base ** (-2i / head_dim)`: RoFormer, arXiv 2104.09864, section 3.4.2."""
-        inv_freq = tuple(base ** (-2 * i / head_dim) for i in range(head_dim // 2))
-        return cls(inv_freq, about=f"plain, base {base:g}")
-
-    def linear(self, factor: float) -> "Rope":
-        """Positions divided by `factor` (transformers `rope_type: linear`)."""
-        return Rope(tuple(f / factor for f in self.inv_freq), self.gain, f"{self.about}, linear {factor:g}")
-
-    def llama3(self, factor: float, low: float, high: float, trained: int) -> "Rope":
-        """Slow pairs are divided by `factor`, fast ones kept, those between blended (transformers `rope_type: llama3`).
-
-        `low` and `high` bound the number of turns in `trained` positions: `low_freq_factor`, `high_freq_factor`,
-        `original_max_position_embeddings` in config.json.
-        """
-
-        def scaled(f: float) -> float:
-            turns = trained * f / (2 * math.pi)
-            kept = min(1.0, max(0.0, (turns - low) / (high - low)))
-            return kept * f + (1 - kept) * f / factor
-
-        return Rope(tuple(map(scaled, self.inv_freq)), self.gain, f"{self.about}, llama3 {factor:g}")
+    q_rank: int | None  # None: queries are not compressed
+    kv_rank: int
+    nope: int  # channels of a head's query and key that are not turned
+    rope: int  # those that are
+    v: int  # channels of a head's value
+    eps: float  # of the norms of the compressed parts
+    scale: float = 1.0  # of the scores, beside 1 / sqrt(nope + rope)
 
 
 @dataclass(frozen=True)
@@ -62,6 +44,9 @@ class Recipe:
     norm_before_fc: bool = False  # one RMSNorm (`input_norm`) over the joined streams
     fc_norm: bool = False  # one RMSNorm (`fc_norm.i`) for each stream: EAGLE-3.1
     norm_output: bool = False  # the state fed to the next step is norm(h): EAGLE-3.1
+    fused_layers: tuple[int, ...] = (0,)  # layers whose q, k, v read [embedding, state], 2H wide: the first; DeepSpec: all
+    mla: Mla | None = None
+    mask_token: int | None = None  # P-EAGLE: later steps take `mask_hidden` and this token, not the drafter's own
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)  # field -> where its value came from
 
     def __post_init__(self):

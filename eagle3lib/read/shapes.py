@@ -10,12 +10,13 @@ from .recipe import Recipe
 from .tensors import TensorFiles
 
 WEIGHTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+QUANTISED = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
 FLAG_OF = {"input_norm": "norm_before_fc", "fc_norm": "fc_norm"}  # first part of a tensor's name -> the flag that uses it
 
 
 def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]]) -> None:
     """Raises BrokenError naming the first tensor that is missing, has a shape the others contradict, or would be skipped."""
-    for name, meaning in expected(recipe.n_layers, recipe.n_streams).items():
+    for name, meaning in expected(recipe).items():
         flag = FLAG_OF.get(name.split(".")[0])
         wanted_by_flag = flag is not None and getattr(recipe, flag)
         if name not in shapes:
@@ -29,11 +30,11 @@ def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]
                 f"is another model; set {flag} to true, or find out why it is not"
             )
         found, wanted = shapes[name], shape_of(name, meaning.shape, recipe, shapes)
-        padded = name == "embed_tokens.weight" and found[0] >= wanted[0] and found[1:] == wanted[1:]  # beyond the vocabulary
-        if found != wanted and not padded:
+        longer = name in ("embed_tokens.weight", "fc.weight") and found[0] >= wanted[0] and found[1:] == wanted[1:]
+        if found != wanted and not longer:  # rows beyond the vocabulary, and exit signals, are not used
             letters, why = meaning.shape, ""
-            if name.startswith("layers.0."):
-                why = " as the first layer reads embedding and state side by side:" if "W" in letters else ""
+            if _layer(name) in recipe.fused_layers:
+                why = " as a fused layer reads embedding and state side by side:" if "W" in letters else ""
                 letters = letters.replace("W", "2H")
             raise BrokenError(
                 f"{folder}: tensor {name} is {list(found)}, expected {list(wanted)} ({letters.replace('W', 'H')}){why or ':'} "
@@ -41,23 +42,40 @@ def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]
             )
 
 
-def check_dtypes(folder: Path, files: TensorFiles, names: dict[str, str]) -> None:
-    """Raises InputError for weights that are not floating point of 16 bits or more: quantised, with a scale nobody told us."""
+def check_dtypes(folder: Path, files: TensorFiles, names: dict[str, str], scales: dict[str, str]) -> None:
+    """Raises InputError for weights of less than 16 bits, but those of eight with a scale (`scales`: canonical name of the weight
+    -> the scale's name in the file) for the whole tensor or for each row.
+    """
     for name, theirs in names.items():
-        dtype = files.headers[theirs].dtype
-        if name not in ("d2t", "t2d") and dtype not in WEIGHTS:
+        header = files.headers[theirs]
+        if name in ("d2t", "t2d") or header.dtype in WEIGHTS:
+            continue
+        scale = files.headers[scales[name]].shape if name in scales else None
+        rows = header.shape[0] if header.shape else 0
+        if header.dtype not in QUANTISED or scale not in ((), (1,), (rows,), (rows, 1)):
+            told = f"with a scale of shape {list(scale)}" if scale is not None else "without a scale"
             raise InputError(
-                f"{folder}: tensor {name} is {dtype}, expected float16, bfloat16 or float32: quantised weights are not run"
+                f"{folder}: tensor {name} is {header.dtype} {told}, expected float16, bfloat16 or float32, or fp8 or int8 with "
+                "weight_scale for the tensor or each row: other quantised weights are not run; export the drafter unquantised"
             )
 
 
+def _layer(name: str) -> int | None:
+    parts = name.split(".")
+    return int(parts[1]) if parts[0] == "layers" else None
+
+
 def shape_of(name: str, letters: str, recipe: Recipe, shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The shape that `letters` ("H, n*Ht") stand for. W is what q, k and v read: 2H in the first layer, H later."""
+    """The shape that `letters` ("H, n*Ht") stand for. W is what q, k and v read: 2H in a fused layer, H in a plain one."""
     r = recipe
     gate = shapes.get(".".join(name.split(".")[:2]) + ".mlp.gate_proj.weight", (0,))
     widths = {
-        "H": r.hidden_size, "Ht": r.target_hidden_size, "n*Ht": r.n_streams * r.target_hidden_size, "V": r.vocab_size,
+        "1": 1, "H": r.hidden_size, "Ht": r.target_hidden_size, "n*Ht": r.n_streams * r.target_hidden_size, "V": r.vocab_size,
         "Vd": r.draft_vocab_size, "heads*D": r.n_heads * r.head_dim, "kv*D": r.n_kv_heads * r.head_dim, "D": r.head_dim,
-        "W": r.hidden_size * (2 if name.startswith("layers.0.") else 1), "I": gate[0],
+        "heads*Dv": r.n_heads * (r.mla.v if r.mla else r.head_dim),
+        "W": r.hidden_size * (2 if _layer(name) in r.fused_layers else 1), "I": gate[0],
     }  # fmt: skip
+    if m := r.mla:
+        widths |= {"q_rank": m.q_rank, "kv_rank": m.kv_rank, "kv_rank+rope": m.kv_rank + m.rope,
+                   "heads*(nope+v)": r.n_heads * (m.nope + m.v)}  # fmt: skip
     return tuple(widths[letter] for letter in letters.split(", "))

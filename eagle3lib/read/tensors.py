@@ -98,6 +98,8 @@ def _open(file: Path):
 
 
 def _only_tensors(file: Path, loaded: object) -> dict[str, Tensor]:
+    if isinstance(loaded, dict) and isinstance(loaded.get(RAW_KEY), dict):
+        loaded = loaded[RAW_KEY]
     if isinstance(loaded, dict) and loaded and all(isinstance(value, Tensor) for value in loaded.values()):
         return loaded
     raise InputError(f"{file}: holds a {type(loaded).__name__}, expected a dict of tensors by name")
@@ -126,6 +128,20 @@ def read_json(file: Path) -> dict:
     return found
 
 
+# Where the weights lie in the folder that people give. Source: NeMo Automodel writes `model/`, or `model/consolidated/`.
+INSIDE = ("", "model", "model/consolidated")
+RAW_STATE, RAW_KEY = "training_state.pt", "draft_state_dict"  # SpecForge's checkpoints before they are exported
+
+
+def weights_folder(folder: Path) -> Path:
+    """`folder`, or the one in it that holds config.json and weights."""
+    for inside in INSIDE:
+        place = folder / inside
+        if (place / "config.json").exists() and any(place.glob("*.safetensors*")):
+            return place
+    return folder
+
+
 def weight_files(folder: Path) -> list[Path]:
     """The files that hold a model's weights in `folder`: sharded by an index, one safetensors, or pytorch_model.bin.
 
@@ -144,9 +160,17 @@ def weight_files(folder: Path) -> list[Path]:
     for name in ("model.safetensors", "pytorch_model.bin"):
         if (folder / name).exists():
             return [folder / name]
-    lone = sorted(folder.glob("*.safetensors"))
+    lone = sorted(file for file in folder.glob("*.safetensors") if not file.name.startswith("adapter_"))
     if len(lone) == 1:
         return lone
+    if (folder / RAW_STATE).exists():
+        return [folder / RAW_STATE]
+    if (folder / "adapter_model.safetensors").exists():
+        raise InputError(
+            f"{folder}: holds a LoRA adapter only, which changes its target and drafts nothing: give a drafter's folder"
+        )
+    if gguf := sorted(folder.glob("*.gguf")):
+        raise InputError(f"{gguf[0]}: is a GGUF file, which this library does not read: give the drafter it was converted from")
     held = ", ".join(sorted(p.name for p in folder.iterdir())[:6]) or "nothing"
     raise InputError(
         f"{folder}: no model.safetensors (or its index) and no pytorch_model.bin; the folder holds {held}: "

@@ -18,9 +18,8 @@ from torch.nn import functional
 from ..read.checkpoint import Checkpoint
 from ..read.errors import BrokenError, InputError
 from ..read.recipe import Recipe
-from .device import CPU_BLOCK, block_size, dtype_of
-
-Pair = tuple[Tensor, Tensor]  # keys and values, each [rows, n_kv_heads, head_dim]
+from .attention import Pair, attend, pairs_apart, rms_norm, rotate
+from .device import block_size, dtype_of
 
 
 @dataclass(frozen=True)
@@ -63,47 +62,7 @@ class Wiring:
     double: bool = False  # the state goes through input_layernorm before hidden_norm (Model-Optimizer since 2025-12-18)
 
 
-def rms_norm(x: Float[Tensor, "*rows C"], weight: Float[Tensor, " C"], eps: float) -> Float[Tensor, "*rows C"]:
-    """`x / sqrt(mean(x^2) + eps) * weight` over the last axis, the root in float32 (arXiv 1910.07467)."""
-    wide = x.float()
-    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
-
-
-def rotate(
-    x: Float[Tensor, "T heads D"], cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"]
-) -> Float[Tensor, "T heads D"]:
-    """Rotary positions on the first 2 * half channels; channel i turns with channel i + half (half-split, as in Llama)."""
-    T, heads, D = x.shape
-    half = cos.shape[-1]
-    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
-    cos, sin = cos[:, None], sin[:, None]  # [T, 1, half]
-    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)
-
-
-def attend(
-    q: Float[Tensor, "T heads D"], rows: Int[Tensor, " T"], context: Pair, own: list[Pair], block: int = CPU_BLOCK
-) -> Float[Tensor, "T heads D"]:
-    """Softmax attention of row t over context rows 0..rows[t] and over row t's own later keys. Heads share keys in groups.
-
-    Rows are taken in parts, so that at most `block` scores are held at once.
-    """
-    T, heads, D = q.shape
-    keys, values = context
-    S, n_kv, _ = keys.shape
-    q = q.view(T, n_kv, heads // n_kv, D) * D**-0.5  # [T, n_kv, group, D]
-    seen = torch.arange(S, device=q.device)
-    blocks = []
-    for part in torch.arange(T, device=q.device).split(max(1, block // (S * heads))):
-        scores = torch.einsum("tngd,snd->tngs", q[part], keys)  # [part, n_kv, group, S]
-        hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, S] context rows still to come
-        scores = scores.masked_fill(hidden, float("-inf"))
-        mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
-        weights = torch.cat([scores, *mine], dim=-1).float().softmax(-1).to(q.dtype)  # [part, n_kv, group, S + len(own)]
-        mixed = torch.einsum("tngs,snd->tngd", weights[..., :S], values)  # [part, n_kv, group, D]
-        for j, (_, v) in enumerate(own):
-            mixed = mixed + weights[..., S + j, None] * v[part][:, :, None]
-        blocks.append(mixed)
-    return torch.cat(blocks).reshape(T, heads, D)
+FINITE = 2**24  # numbers tested at once
 
 
 class Drafter:
@@ -127,12 +86,24 @@ class Drafter:
         self.target_ids = ckpt.target_ids.to(self.device)  # [Vd] the target's id of each draft id
         self.inv_freq = torch.tensor(self.recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
         self.wiring = Wiring()
+        self.masked: Tensor | None = None  # [1, H] P-EAGLE: the state that stands for one not yet there
+        if self.recipe.mask_token is not None:
+            self.masked = self.fuse(self.weights.pop("mask_hidden").view(1, -1))
 
     def _check_recipe(self) -> None:
         """Raises InputError for a norm that the recipe wants and the checkpoint lacks."""
         for wanted, name in ((self.recipe.norm_before_fc, "input_norm.weight"), (self.recipe.fc_norm, "fc_norm.0.weight")):
             if wanted and name not in self.weights:
                 raise InputError(f"recipe: asks for a norm before fc, but the checkpoint has no {name}: leave that flag false")
+
+    def _check_positions(self, rows: Tensor, step: int) -> None:
+        """Raises InputError for a position whose angles the recipe does not know."""
+        upto = self.recipe.rope.upto
+        if upto and len(rows) and int(rows.max()) + step >= upto:
+            raise InputError(
+                f"position {int(rows.max()) + step}: rope is {self.recipe.rope.about}, and beyond it this library does not go: "
+                "give shorter samples"
+            )
 
     def with_recipe(self, recipe: Recipe) -> "Drafter":
         """The same weights, not copied, under another recipe."""
@@ -177,7 +148,10 @@ class Drafter:
         `trace`, a dict, receives every intermediate tensor by name.
         """
         T, H = hidden.shape
+        if step and self.recipe.mask_token is not None:  # P-EAGLE: nothing is known of the tokens to come
+            ids = torch.full_like(ids, self.recipe.mask_token)
         embedded = _note(trace, "embedding", self.embed(ids))  # [T, H]
+        self._check_positions(rows, step)
         position = (rows + step + (self.wiring.later if step else 0))[:, None] * self.inv_freq  # [T, half] angles
         gain = self.recipe.rope.gain
         turn = ((position.cos() * gain).to(self.dtype), (position.sin() * gain).to(self.dtype))  # [T, half] each
@@ -190,14 +164,18 @@ class Drafter:
             own.append(mine)
         normed = self._norm("norm.weight", hidden, trace)  # [T, H]
         feed = fed if self.wiring.stale else normed if self.recipe.norm_output else hidden
+        if self.masked is not None:
+            feed = self.masked.expand(T, H)
         memory = Memory(tuple(context), tuple(zip(*own, strict=True)))
         return Step(normed, _note(trace, "feed", feed), memory)
 
     def _layer(self, i, hidden, embedded, rows, turn, past, own, step, trace):
-        """Decoder layer i. Layer 0 is the fused one: its q, k, v read [normed embedding, normed state], 2H wide."""
+        """Decoder layer i. The first is fused: its q, k, v read [normed embedding, normed state], 2H wide; later ones are plain
+        but in DeepSpec's drafters.
+        """
         T, H = hidden.shape
         name = f"layers.{i}."
-        if i == 0:
+        if i in self.recipe.fused_layers:
             left = self._norm(name + "input_layernorm.weight", embedded, trace)
             inner = self._norm(name + "input_layernorm.weight", hidden, None) if self.wiring.double else hidden
             right = self._norm(name + "hidden_norm.weight", inner, trace)
@@ -214,23 +192,47 @@ class Drafter:
         return _note(trace, name + "output", hidden), past, own
 
     def _attention(self, name, x, rows, turn, past, own, step, trace):
-        """Grouped-query attention with rotary positions. Returns [T, H], the context's keys and this row's own keys."""
+        """Attention with rotary positions. Returns [T, H], the context's keys and this row's own keys."""
         T = x.shape[0]
-        r = self.recipe
+        heads = self._latent_heads if self.recipe.mla else self._grouped_heads
+        q, k, v = heads(name, x, turn, trace)  # [T, n_heads, D], [T, n_kv_heads, D], [T, n_kv_heads, Dv]
+        if step == 0:
+            past = (k, v) if past is None else (torch.cat([past[0], k]), torch.cat([past[1], v]))  # [S + T, n_kv_heads, D]
+        else:
+            own = [*own, (k, v)]
+        scale = self.recipe.mla.scale if self.recipe.mla else 1.0
+        mixed = attend(q, rows, past, own, self.block, scale).reshape(T, -1)  # [T, n_heads * Dv]
+        return _note(trace, name + "o", self._linear(name + "o_proj", mixed)), past, own  # [T, H]
+
+    def _grouped_heads(self, name, x, turn, trace):
+        """Grouped-query attention: several query heads share a key head."""
+        T, r = x.shape[0], self.recipe
         q = self._linear(name + "q_proj", x).view(T, r.n_heads, r.head_dim)  # [T, n_heads, D]
         k = self._linear(name + "k_proj", x).view(T, r.n_kv_heads, r.head_dim)  # [T, n_kv_heads, D]
         v = self._linear(name + "v_proj", x).view(T, r.n_kv_heads, r.head_dim)  # [T, n_kv_heads, D]
         if name + "q_norm.weight" in self.weights:  # Qwen3 layers: a norm over each head, before the rotation
             q = self._norm(name + "q_norm.weight", q, trace)
             k = self._norm(name + "k_norm.weight", k, trace)
-        q = _note(trace, name + "q", rotate(q, *turn))
-        k = _note(trace, name + "k", rotate(k, *turn))
-        if step == 0:
-            past = (k, v) if past is None else (torch.cat([past[0], k]), torch.cat([past[1], v]))  # [S + T, n_kv_heads, D]
+        return _note(trace, name + "q", rotate(q, *turn)), _note(trace, name + "k", rotate(k, *turn)), v
+
+    def _latent_heads(self, name, x, turn, trace):
+        """Latent attention (`Mla`), keys and values written out for each head: one rotary key is shared by all."""
+        T, r, m = x.shape[0], self.recipe, self.recipe.mla
+        if m.q_rank:
+            narrow = self._norm(name + "q_a_layernorm.weight", self._linear(name + "q_a_proj", x), trace, m.eps)  # [T, q_rank]
+            q = self._linear(name + "q_b_proj", narrow).view(T, r.n_heads, r.head_dim)  # [T, n_heads, nope + rope]
         else:
-            own = [*own, (k, v)]
-        mixed = attend(q, rows, past, own, self.block).reshape(T, r.n_heads * r.head_dim)  # [T, n_heads * D]
-        return _note(trace, name + "o", self._linear(name + "o_proj", mixed)), past, own  # [T, H]
+            q = self._linear(name + "q_proj", x).view(T, r.n_heads, r.head_dim)  # [T, n_heads, nope + rope]
+        narrow, shared = self._linear(name + "kv_a_proj_with_mqa", x).split([m.kv_rank, m.rope], dim=-1)
+        narrow = self._norm(name + "kv_a_layernorm.weight", narrow, trace, m.eps)  # [T, kv_rank]
+        k, v = (
+            self._linear(name + "kv_b_proj", narrow).view(T, r.n_heads, -1).split([m.nope, m.v], dim=-1)
+        )  # [T, n_heads, nope | v]
+        shared = rotate(pairs_apart(shared[:, None]), *turn).expand(T, r.n_heads, m.rope)  # [T, 1, rope] -> [T, n_heads, rope]
+        turned = rotate(pairs_apart(q[..., m.nope :]), *turn)  # [T, n_heads, rope]
+        q = torch.cat([q[..., : m.nope], turned], dim=-1)  # [T, n_heads, nope + rope]
+        k = torch.cat([k, shared], dim=-1)  # [T, n_heads, nope + rope]
+        return _note(trace, name + "q", q), _note(trace, name + "k", k), v
 
     def logits(self, normed: Float[Tensor, "T H"]) -> Float[Tensor, "T Vd"]:
         """The head: a score for each draft id."""
@@ -266,10 +268,10 @@ class Drafter:
     def _linear(self, name: str, x: Tensor) -> Tensor:
         return functional.linear(x, self.weights[name + ".weight"], self.weights.get(name + ".bias"))
 
-    def _norm(self, name: str, x: Tensor, trace: dict | None) -> Tensor:
+    def _norm(self, name: str, x: Tensor, trace: dict | None, eps: float | None = None) -> Tensor:
         if self.wiring.without and name.split(".")[-2] == self.wiring.without:
             return x
-        return _note(trace, name.removesuffix(".weight"), rms_norm(x, self.weights[name], self.recipe.eps))
+        return _note(trace, name.removesuffix(".weight"), rms_norm(x, self.weights[name], eps or self.recipe.eps))
 
 
 def check_finite(ckpt: Checkpoint) -> None:
@@ -281,7 +283,8 @@ def check_finite(ckpt: Checkpoint) -> None:
 
 
 def _finite(name: str, weight: Tensor) -> Tensor:
-    if not torch.isfinite(weight).all():
+    parts = weight.reshape(-1).split(FINITE)  # in parts: the test itself takes as much memory as what it tests
+    if not all(bool(torch.isfinite(part).all()) for part in parts):
         raise BrokenError(f"checkpoint: tensor {name} holds NaN or infinite values: it was saved broken")
     return weight
 

@@ -17,15 +17,17 @@ import torch
 
 import eagle3lib as e3
 
-from ..read.config import FLAGS, check_base
+from ..read.config import FLAGS
 from ..read.errors import InputError
-from ..read.recipe import Recipe, Rope
+from ..read.recipe import Recipe
+from ..read.rope import Rope
+from ..read.rope_config import check_base
 from ..run.device import best_device
 from . import cli_compare, cli_verdict, options
 from .plan import Order, check_device
 from .printed import print_json, print_table, with_intervals
 
-FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", *FLAGS}  # widths and counts
+FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", "mask_token", *FLAGS}  # widths and counts
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -11,7 +11,6 @@ from ..judge.recording import streams_to_record
 from ..measure.acceptance import Acceptance
 from ..measure.intervals import told as shown
 from ..read.checkpoint import Checkpoint
-from ..read.names import producer
 from ..read.recipe import Recipe
 from .figures import label
 
@@ -141,7 +140,7 @@ def checkpoint(ckpt: Checkpoint, tensors: pd.DataFrame) -> str:
     layers = "one layer" if r.n_layers == 1 else f"{r.n_layers} layers"
     streams = f"{_streams(r.streams)} ({r.sources['streams']})" if r.streams else f"{r.n_streams} streams that nobody names"
     told = [
-        f"**An EAGLE-3 drafter of {layers}, as {producer(ckpt.config, ckpt.names.values())} writes it, "
+        f"**An EAGLE-3 drafter of {layers}, as {ckpt.layout.name} writes it, "
         f"for a target {r.target_hidden_size:,} wide. It asks for {streams}.**",
         f"{len(tensors)} tensors are used, {len(ckpt.ignored)} ignored, none unexplained; {parameters / 1e6:.1f} M parameters in "
         f"{len(own)} of them are its own.",

@@ -1,0 +1,64 @@
+"""The parts of a layer that hold no weights: norm, rotary positions, attention."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from .device import CPU_BLOCK
+
+Pair = tuple[Tensor, Tensor]  # keys [rows, n_kv_heads, D] and values [rows, n_kv_heads, Dv]
+
+
+def rms_norm(x: Float[Tensor, "*rows C"], weight: Float[Tensor, " C"], eps: float) -> Float[Tensor, "*rows C"]:
+    """`x / sqrt(mean(x^2) + eps) * weight` over the last axis, the root in float32 (arXiv 1910.07467)."""
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def rotate(
+    x: Float[Tensor, "T heads D"], cos: Float[Tensor, "T half"], sin: Float[Tensor, "T half"]
+) -> Float[Tensor, "T heads D"]:
+    """Rotary positions on the first 2 * half channels; channel i turns with channel i + half (half-split, as in Llama)."""
+    T, heads, D = x.shape
+    half = cos.shape[-1]
+    a, b, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    cos, sin = cos[:, None], sin[:, None]  # [T, 1, half]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], dim=-1)
+
+
+def pairs_apart(x: Float[Tensor, "T heads D"]) -> Float[Tensor, "T heads D"]:
+    """Channels 0, 2, 4, ... and then 1, 3, 5, ...: latent attention turns neighbours (interleaved), `rotate` halves. A reordering
+    that queries and keys share changes no score.
+    """
+    return torch.cat([x[..., ::2], x[..., 1::2]], dim=-1)
+
+
+def attend(
+    q: Float[Tensor, "T heads D"],
+    rows: Int[Tensor, " T"],
+    context: Pair,
+    own: list[Pair],
+    block: int = CPU_BLOCK,
+    scale: float = 1.0,
+) -> Float[Tensor, "T heads Dv"]:
+    """Softmax attention of row t over context rows 0..rows[t] and over row t's own later keys. Heads share keys in groups.
+
+    Scores are `scale` times q k / sqrt(D). Rows are taken in parts, so that at most `block` scores are held at once.
+    """
+    T, heads, D = q.shape
+    keys, values = context
+    S, n_kv, _ = keys.shape
+    q = q.view(T, n_kv, heads // n_kv, D) * (scale * D**-0.5)  # [T, n_kv, group, D]
+    seen = torch.arange(S, device=q.device)
+    blocks = []
+    for part in torch.arange(T, device=q.device).split(max(1, block // (S * heads))):
+        scores = torch.einsum("tngd,snd->tngs", q[part], keys)  # [part, n_kv, group, S]
+        hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, S] context rows still to come
+        scores = scores.masked_fill(hidden, float("-inf"))
+        mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
+        weights = torch.cat([scores, *mine], dim=-1).float().softmax(-1).to(q.dtype)  # [part, n_kv, group, S + len(own)]
+        mixed = torch.einsum("tngs,snd->tngd", weights[..., :S], values)  # [part, n_kv, group, Dv]
+        for j, (_, v) in enumerate(own):
+            mixed = mixed + weights[..., S + j, None] * v[part][:, :, None]
+        blocks.append(mixed)
+    return torch.cat(blocks).reshape(T, heads, values.shape[-1])
