@@ -9,7 +9,7 @@ import torch
 
 import eagle3lib as e3
 from eagle3lib.judge.hypotheses import shifted, single_changes, streams_are
-from eagle3lib.judge.ranking import LATE, SCREEN, Score, below, p_value, prompts_needed, race
+from eagle3lib.judge.ranking import SCREEN, Score, below, p_value, prompts_needed, race
 from eagle3lib.run.chain import fused_rows
 from eagle3lib.run.slots import Slots
 
@@ -100,14 +100,3 @@ def test_log_probability_tells_where_right_guesses_hardly_do():
     assert p_value(b, a, 60) < 0.001
     assert p_value(b, replace(a, log_p=np.full(20, np.nan)), 60) < 0.001  # a map's do not compare: by right guesses then
     assert p_value(scored(0.51, -1.1), a, 60) == 1.0  # the two point opposite ways
-
-
-def test_late_in_the_race_only_what_is_worth_telling_is_run():
-    calls = []
-
-    def run(i, names):
-        calls.append(names)
-        return {name: ({"as": 50, "up": 52, "down": 49}[name], 100, -1.0) for name in names}
-
-    found = race(["as", "up", "down"], LATE + 4, run, lambda *_: False, ["as"], lambda name, s: s[name].mean() > s["as"].mean())
-    assert {name: len(score.rows) for name, score in found.items()} == {"as": LATE + 4, "up": LATE + 4, "down": LATE}

@@ -219,6 +219,8 @@ def test_a_claim_of_another_definition(tiny_checkpoint):
 def test_a_round_that_no_published_drafter_would_pay_for():
     measured = [e3.Measured(6, 90 * 1.8 / 4.0, 1.8)]
     assert e3.verdict(measured=measured, baseline=90, steps=6).where == "economics"
+    twice = [*measured, e3.Measured(6, 90 * 1.8 / 7.0, 1.8)]  # one K, two batches
+    assert e3.verdict(measured=twice, baseline=90, steps=6).where == "economics"
     cheap = [e3.Measured(6, 90 * 1.8 / 1.9, 1.8)]  # slower too, but most published drafters would pay
     assert e3.verdict(measured=cheap, baseline=90, steps=6).where == "cannot tell"
 

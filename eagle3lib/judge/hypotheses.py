@@ -160,8 +160,9 @@ def of_recipe(drafter: Drafter) -> Iterator[Hypothesis]:
     for norm in ("input_layernorm", "hidden_norm", "norm"):  # vllm-project/vllm#11672
         yield Hypothesis(f"{norm} left out", "norm", wired(without=norm), f"apply {norm} as training did, or not at all")
     yield Hypothesis("the state normed twice", "norm", wired(double=True), "serve with the producer's own engine, or retrain")
+    width = r.mla.rope if r.mla else r.head_dim
     for base in (1e4, 1e5, 5e5, 1e6, 1e7):
-        rope = Rope.plain(base, r.head_dim)
+        rope = Rope.plain(base, width)
         if rope.inv_freq != r.rope.inv_freq:
             yield Hypothesis(f"rope base {base:,.0f}", "rope", recipe_with(rope=rope), f'"rope_theta": {base:.0f}')
     for factor in (0.25, 4.0, 8.0):
@@ -170,7 +171,7 @@ def of_recipe(drafter: Drafter) -> Iterator[Hypothesis]:
             f'"rope_scaling": {{"rope_type": "linear", "factor": {factor:g}}}, on top of what there is',
         )  # fmt: skip
     for part in (0.25, 0.5):
-        rope = Rope.plain(_base(r.rope, r.head_dim), int(r.head_dim * part))
+        rope = Rope.plain(_base(r.rope), int(width * part))
         change = f'"partial_rotary_factor": {part}'
         yield Hypothesis(f"rope on {part:.0%} of each head", "rope", recipe_with(rope=rope), change)
     flag = not r.norm_output
@@ -188,9 +189,9 @@ def of_recipe(drafter: Drafter) -> Iterator[Hypothesis]:
         )  # fmt: skip
 
 
-def _base(rope: Rope, head_dim: int) -> float:
-    """The base of plain positions, from the second pair's frequency: base ** (-2 / head_dim)."""
-    return rope.inv_freq[1] ** (-head_dim / 2)
+def _base(rope: Rope) -> float:
+    """The base of plain positions, from the second pair's frequency: base ** (-1 / half)."""
+    return rope.inv_freq[1] ** -len(rope.inv_freq)
 
 
 def of_weights(drafter: Drafter, ckpt: Checkpoint) -> Iterator[Hypothesis]:
@@ -233,7 +234,8 @@ def of_weights(drafter: Drafter, ckpt: Checkpoint) -> Iterator[Hypothesis]:
         weights_with(**{layer + "input_layernorm.weight": right, layer + "hidden_norm.weight": left}),
         "exchange the two tensors' names",
     )  # fmt: skip
-    swapped = {layer + f"self_attn.{n}_proj.weight": _halves(w[layer + f"self_attn.{n}_proj.weight"]) for n in "qkv"}
+    both = 2 * drafter.recipe.hidden_size
+    swapped = {n: _halves(t) for n, t in w.items() if n.startswith(layer + "self_attn.") and t.ndim == 2 and t.shape[1] == both}
     yield Hypothesis(
         "state before embedding in the first layer", "weights", weights_with(**swapped),
         "the first layer reads [embedding, state]: exchange the halves of the columns of q, k and v",

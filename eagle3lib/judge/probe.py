@@ -22,11 +22,11 @@ from ..run.slots import Slots
 from .finding import Finding, Findings
 from .hypotheses import Hypothesis, ends_normed, name_of, single_changes, streams_are
 from .probed import GAIN, MARGIN, judge_changes, judge_streams
-from .ranking import ALPHA, Score, Shares, below, far_behind, p_value, prompts_needed, race, rank
+from .ranking import ALPHA, Score, Shares, below, far_behind, p_value, prompts_needed, race, rank, score_of
 
 CHOICES = 3000  # ordered choices of streams that are tried at most: 15 recorded ones, three at a time
 SAMPLES = 32  # more are not needed to tell streams apart, and cost time
-MORE = 96  # samples for single changes that are worth telling so far
+MORE, BEST = 96, 6  # samples, with all their rows, for the best of the single changes that do better on those
 ROWS = 48  # rows scored of each sample: what comes later costs time and tells the same
 STEPS = 3  # draft steps run where a change shows only after the first
 AS_IS = "as configured"
@@ -94,7 +94,7 @@ def probe(
     aligned: bool = False,
 ) -> Probe:
     """How was the drafter trained? All ordered choices among the recorded streams, then single changes; 32 samples
-    at most, 96 for changes that do better so far.
+    at most, 96 for the best of the changes that do better on those.
 
     `streams`: only these of the recorded ones, and the configured; with `changes` false no more than that is asked. `aligned`:
     rows are known to be those of their tokens, so no shift is tried (a row ahead knows the next token, which helps any damaged
@@ -118,7 +118,7 @@ def probe(
             "name some with streams="
         )
     usable = [capture for capture in opened if capture.loss_mask[2:].any()]
-    some, later = [beginning(capture, labels) for capture in usable[:SAMPLES]], usable[SAMPLES:]
+    some = [beginning(capture, labels) for capture in usable[:SAMPLES]]
     if len(some) < 2:
         raise InputError("captures: no two samples with rows to score: no two tokens in a row are marked as the target's own")
     base = Drafter(ckpt, device=device, dtype=dtype)
@@ -135,9 +135,9 @@ def probe(
     played = chosen if found or name_of(configured) not in table.index else configured
     on_top, gained, more = base.with_recipe(recipe.replace(streams=played)), pd.DataFrame(), []
     if changes:
-        gained, told, more = try_changes(on_top, ckpt, some, later, labels, len(scores), aligned)
+        gained, told, more = try_changes(on_top, ckpt, some, usable, labels, len(scores), aligned)
         if told:  # once more, on top of the first: faults come in pairs
-            _, second, _ = try_changes(on_top, ckpt, some, later, labels, len(scores), aligned, told[0])
+            _, second, _ = try_changes(on_top, ckpt, some, usable, labels, len(scores), aligned, told[0])
             told += second
         found += told
     return Probe(
@@ -152,10 +152,10 @@ def probe(
     )
 
 
-def beginning(capture: Capture, labels: Sequence[Label]) -> Capture:
-    """The sample up to its 48th row to score, its streams in memory: what the race runs on is read once."""
+def beginning(capture: Capture, labels: Sequence[Label], rows: int = ROWS) -> Capture:
+    """The sample up to its row number `rows` to score, its streams in memory: what is run in many ways is read once."""
     ends = capture.loss_mask[2:].nonzero()[:, 0]
-    T = min(int(ends[min(ROWS, len(ends)) - 1]) + 2 + STEPS, len(capture.token_ids)) if len(ends) else 0
+    T = min(int(ends[min(rows, len(ends)) - 1]) + 2 + STEPS, len(capture.token_ids)) if len(ends) else 0
     streams = {n: capture.stream(n)[:T].clone() for n in labels}
     last = None if capture.last is None else capture.last[:T].clone()
     return Capture(capture.name, capture.token_ids[:T], capture.loss_mask[:T], streams, last, capture.last_kind)
@@ -189,7 +189,7 @@ def try_changes(
     drafter: Drafter,
     ckpt: Checkpoint,
     some: list[Capture],
-    later: Sequence[Capture],
+    usable: Sequence[Capture],
     labels: list[Label],
     tried: int,
     aligned: bool = False,
@@ -197,23 +197,21 @@ def try_changes(
 ) -> tuple[pd.DataFrame, list[Hypothesis], list[Finding]]:
     """Every single change (on top of `first`): table of gains, the one that holds, and the finding.
 
-    On `some`, and what does better there on `later`, which is read one by one. `tried`: before these.
+    All on `some`, the beginnings of samples; the best of those that do better there on `usable`, all samples whole, where small
+    gains and those that grow with the position show. `tried`: before these.
     """
-    last = all(ends_normed(capture, drafter.recipe) for capture in (*some, *later))
+    last = all(ends_normed(capture, drafter.recipe) for capture in usable)
     every = (h for h in single_changes(drafter, ckpt, labels, last) if not (aligned and h.kind == "rows"))
     hypotheses = {h.name: h for h in every if not first or (h.step == 1 and h.name != first.name)}
     guesses: list[Hits] = []
-    samples = len(some) + len(later)
-    bar = tqdm(total=samples, desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False)
 
-    def run(i: int, names: Sequence[str]) -> dict[str, tuple[int, int, float]]:
-        capture = some[i] if i < len(some) else beginning(later[i - len(some)], labels)
+    def on(capture: Capture, names: Sequence[str], bar: tqdm) -> dict[str, tuple[int, int, float]]:
         pair = first.apply(drafter, capture) if first else (drafter, capture)
         fused, counts = fused_rows(*pair), {}
         guesses.append(chain_hits(*pair, STEPS, fused=fused, likely=True))
         for name in names:
             if name.startswith(AS_IS):
-                counts[name] = count(guesses[i], 2 if name != AS_IS else 1)
+                counts[name] = count(guesses[-1], 2 if name != AS_IS else 1)
                 continue
             h = hypotheses[name]
             d, c = h.apply(*pair)
@@ -235,16 +233,24 @@ def try_changes(
         mine, base = shares[name], base_of(name, shares)
         return name in hypotheses and (far_behind(mine, base, MARGIN) or below(mine - base, GAIN))
 
-    def worthwhile(name: str, shares: Shares) -> bool:
-        return (shares[name] - base_of(name, shares)).mean() > GAIN / 2
-
-    with bar:
-        scores = race([AS_IS, *early, after, *late], samples, run, hopeless, (AS_IS, after), worthwhile)
-    learned, score = learned_map(guesses[: len(some)], some)
+    with tqdm(total=len(some), desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False) as bar:
+        scores = race(
+            [AS_IS, *early, after, *late], len(some), lambda i, names: on(some[i], names, bar), hopeless, (AS_IS, after)
+        )
+    learned, score = learned_map(guesses, some)
+    bases = {name: scores[after if h.step > 1 else AS_IS] for name, h in hypotheses.items()}
+    best = sorted(hypotheses, key=lambda name: bases[name].value - scores[name].value)[:BEST]
+    best = [n for n in best if len(scores[n].rows) == len(some) and scores[n].value > bases[n].value + GAIN / 2]
+    if best:
+        with tqdm(usable, desc=f"probe: the best {len(best)} on all rows", unit="sample", leave=False) as bar:
+            whole = [on(beginning(one, labels, len(one.token_ids)), [AS_IS, after, *best], bar) for one in usable]
+        again = {name: score_of([counts[name] for counts in whole]) for name in (AS_IS, after, *best)}
+        scores |= {name: again[name] for name in best}
+        bases |= {name: again[after if hypotheses[name].step > 1 else AS_IS] for name in best}
     hypotheses[learned.name], scores[learned.name] = learned, score
     rows = []
     for name, h in hypotheses.items():
-        mine, base = scores[name], scores[AS_IS if h.step == 1 else after]
+        mine, base = scores[name], bases.get(name, scores[AS_IS])
         n = len(mine.rows)
         base = replace(base, right=base.right[:n], rows=base.rows[:n], log_p=base.log_p[:n])
         gain = mine.value - base.value

@@ -18,7 +18,6 @@ from ..measure.intervals import ratio_interval
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
 POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
 GLANCE, SCREEN, AGAIN = 2, 8, 16  # samples after which the hopeless are dropped
-LATE = 32  # samples after which only what is worth telling so far is run further
 MOST = 32  # that are run on all samples, the best of those that are not hopeless
 FAR = 0.4  # of the leader's share after the first two samples: with a hundred rows no near rival is so far behind
 HOPELESS = 5.0  # standard errors of the paired difference that make one of them hopeless
@@ -61,31 +60,27 @@ def race(
     run: Callable[[int, Sequence[str]], dict[str, tuple[int, int, float]]],
     hopeless: Callable[[str, Shares], bool],
     keep: Sequence[str] = (),
-    worthwhile: Callable[[str, Shares], bool] = lambda name, shares: True,
 ) -> dict[str, Score]:
     """Score of each name. `run(i, names)` gives right, rows and mean log-probability of sample i under each name.
 
-    After 2, 8 and 16 samples those that are `hopeless` are not run further, and of the others the 32 best; after 32 only those
-    that are `worthwhile` so far (and `keep`): more samples tell small differences, at the cost of few.
+    After 2, 8 and 16 samples those that are `hopeless` are not run further, and of the others the 32 best.
     """
     counts: dict[str, list[tuple[int, int, float]]] = {name: [] for name in names}
     alive, dropped = list(names), set()
     for i in range(samples):
-        if i in (GLANCE, SCREEN, AGAIN, LATE) and samples > SCREEN:
-            shares = {name: np.array([right / max(rows, 1) for right, rows, _ in counts[name]]) for name in alive}
         if i in (GLANCE, SCREEN, AGAIN) and samples > SCREEN:
+            shares = {name: np.array([right / max(rows, 1) for right, rows, _ in counts[name]]) for name in alive}
             dropped |= {name for name in alive if hopeless(name, shares)}
             alive = [name for name in alive if name not in dropped]
             if i == SCREEN:
                 alive = sorted(alive, key=lambda name: (name not in keep, -shares[name].mean()))[:MOST]
-        if i == LATE:
-            alive = [name for name in alive if name in keep or worthwhile(name, shares)]
         for name, count in run(i, alive).items():
             counts[name].append(count)
-    return {name: _score(found, name in dropped) for name, found in counts.items()}
+    return {name: score_of(found, name in dropped) for name, found in counts.items()}
 
 
-def _score(found: list[tuple[int, int, float]], hopeless: bool) -> Score:
+def score_of(found: Sequence[tuple[int, int, float]], hopeless: bool = False) -> Score:
+    """From right, rows and mean log-probability of each sample."""
     right, rows, log_p = (np.array(column) for column in zip(*found, strict=True))
     return Score(right.astype(np.int64), rows.astype(np.int64), hopeless, log_p.astype(float))
 

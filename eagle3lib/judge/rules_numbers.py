@@ -138,7 +138,7 @@ def _at_one_steps(e: Evidence, table: pd.DataFrame) -> Answer | None:
     table = table[e.steps == table.K]
     if not len(table):
         return None
-    row = table.loc[table["break-even accept length"].idxmin()]
+    row = table.iloc[table["break-even accept length"].argmin()]
     tau, pays, least = row["accept length"], row["break-even accept length"], lowest(int(row.K))
     if not least or pays <= least:
         return None

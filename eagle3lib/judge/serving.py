@@ -122,7 +122,8 @@ def match(
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
     nearest = min((unlike for unlike, _ in fits), default=0.0)  # often 0: then what is merely near is not it
     fits = sorted(fits, key=lambda one: int(one[0] / TIES))  # among ties the frequent first, as they were tried
-    fits = tuple(way for unlike, way in fits if unlike <= 2 * nearest + TIES)
+    limit = 2 * nearest + TIES if nearest else 0.0  # the very same counts, request by request, are no coincidence
+    fits = tuple(way for unlike, way in fits if unlike <= limit)
     return Match(True, how, differs, expected.tau(steps), table, fits)
 
 

@@ -76,7 +76,7 @@ def drafter_state(drafter: Drafter, captures: Iterable[Capture], steps: int, row
             trace: dict[str, Tensor] = {}
             out = drafter.forward(hidden, ids[at + 1 + step], at, memory, step, trace)
             own = [(k[some], v[some]) for k, v in (of_step[0] for of_step in out.memory.own)]
-            q = trace["layers.0.self_attn.q"][some]
+            q = trace["layers.0.self_attn.q"][some] * (drafter.recipe.mla.scale if drafter.recipe.mla else 1.0)
             weights = attention_weights(q, some, out.memory.context[0], own).mean((0, 1))  # [keys]
             found.append(
                 {"sample": capture.name, "step": step + 1, "norm of the state": float(out.feed[good].norm(dim=-1).mean()),

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
+from ..read.errors import InputError
 from ..read.recipe import Recipe
 from ..run.drafter import Drafter, Memory
 
@@ -28,6 +29,11 @@ class ByHand:
 
     def __init__(self, ckpt: Checkpoint, recipe: Recipe | None = None, device: str = "cpu", dtype: torch.dtype = torch.float32):
         self.ckpt, self.recipe = ckpt, recipe or ckpt.recipe
+        if self.recipe.mla or self.recipe.mask_token is not None or self.recipe.fused_layers != (0,):
+            raise InputError(
+                f"{ckpt.path.name}: latent attention, parallel drafts or several fused layers, which the lesson does not walk "
+                "through: it shows drafters of grouped-query attention with one fused layer; all other notebooks run yours"
+            )
         self.device, self.dtype = device, dtype
 
     def w(self, name: str) -> Tensor:

@@ -180,7 +180,7 @@ def with_changes(recipe: Recipe, changes: Sequence[str]) -> Recipe:
     for name, value in pairs(changes):
         if name == "rope_theta":
             check_base("--set", base := _number(name, value))
-            recipe = recipe.replace(rope=Rope.plain(base, recipe.head_dim))
+            recipe = recipe.replace(rope=Rope.plain(base, recipe.mla.rope if recipe.mla else recipe.head_dim))
         elif name == "rope":
             raise InputError("--set rope: is a list of frequencies; give --set rope_theta=VALUE for plain rotary positions")
         elif name in FROM_TENSORS:
