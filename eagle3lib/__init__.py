@@ -4,6 +4,7 @@ Data goes one way: read (files become objects) -> run (the forward, drafting, de
 -> judge (findings) -> show (figures, tables).
 """
 
+from .judge.audit import audit
 from .judge.checks import check_captures
 from .judge.evidence import Measured
 from .judge.finding import Finding, Findings
@@ -38,7 +39,7 @@ from .run.record import record
 __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
     "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Target", "Verdict", "acceptance",
-    "accuracy", "alike", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags", "compare",
+    "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags", "compare",
     "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch",
     "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_flags", "read_served", "recipe_table",
     "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures", "verdict",

@@ -15,6 +15,7 @@ from ..read.flags import Flags
 from ..read.served import Served
 from ..run.chain import Hits
 from .answer import Answer
+from .audit import audit_config
 from .evidence import Evidence, Measured, gather, reached, settings, shape
 from .finding import Finding, Findings
 from .heads import beside_heads
@@ -157,6 +158,8 @@ def why(found: Evidence) -> Findings:
     """Each piece of evidence as a Finding, worst first."""
     pieces = [*found.flag_findings, *found.checks, *(replace(f, where="serving capture") for f in found.served_checks)]
     pieces += [Finding("note", "inputs", problem) for problem in found.problems]
+    if found.ckpt:
+        pieces += [finding for finding in audit_config(found.ckpt, found.probe) if finding.level != "note"]
     if found.probe:
         pieces += [*found.probe.findings, *found.probe.others]
     if found.now:

@@ -9,7 +9,7 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -105,11 +105,24 @@ def _inspect(asked: argparse.Namespace) -> int:
     ckpt = replace(ckpt, recipe=with_changes(ckpt.recipe, asked.changes))
     recipe = e3.recipe_table(ckpt.recipe)
     tensors = e3.inventory(ckpt)
+    found = e3.audit(ckpt, tensors=tensors)
     if asked.json:
         ignored = [{"tensor": name, "why": why} for name, why in ckpt.ignored.items()]
-        print_json({"checkpoint": ckpt.path, "recipe": recipe, "tensors": tensors, "ignored": ignored})
+        print_json(
+            {
+                "checkpoint": ckpt.path,
+                "recipe": recipe,
+                "tensors": tensors,
+                "ignored": ignored,
+                "layout": ckpt.layout.name,
+                "audit": [asdict(one) for one in found],
+            }
+        )
         return 0
-    print(ckpt)
+    print(f"{ckpt}, as {ckpt.layout.name} writes it")
+    print("\nWhat the files say against themselves, the worst first")
+    for one in found:
+        print(f"  {one.level:7}  {one.where}: {one.what}")
     print_table("Recipe", recipe)
     print_table("Tensors", tensors)
     print_table("Ignored", pd.DataFrame({"why": ckpt.ignored})) if ckpt.ignored else print("\nIgnored: nothing")
