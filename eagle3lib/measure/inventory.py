@@ -1,7 +1,10 @@
 """What a checkpoint holds, tensor by tensor: shape, meaning, and whether it was trained, copied, or left as made."""
 
+import math
+
 import pandas as pd
 import torch
+from jaxtyping import Int
 from torch import Tensor
 from tqdm import tqdm
 
@@ -9,7 +12,7 @@ from ..read.checkpoint import Checkpoint
 from ..read.names import expected
 from ..read.recipe import Recipe
 
-SAMPLE = 512  # rows that are compared with the target's, evenly spread
+SAMPLE = 512  # rows of a matrix that are looked at, evenly spread
 NORMAL = 0.05  # excess kurtosis of a matrix still normal; standard error sqrt(24 / n): 0.02 for 60,000 entries
 UNIFORM = -1.2  # excess kurtosis of a uniform distribution
 
@@ -18,29 +21,30 @@ def inventory(ckpt: Checkpoint) -> pd.DataFrame:
     """A row for each tensor that is used. Columns: tensor, name in the file, shape, dtype, MB, meaning, std, provenance.
 
     *provenance*: "the target's" (its rows, compared by value up to the dtype), "untouched" (still as a module is made), or
-    "its own". Without the target, only what the file itself can show. Tensors are read one at a time.
+    "its own". Without the target, only what the file itself can show. Of each matrix 512 rows are read, evenly spread: `std` and
+    provenance are theirs.
     """
     meanings = expected(ckpt.recipe)
     rows = []
     for name in tqdm(sorted(ckpt.names), desc="tensors", unit="tensor", leave=False):
         header = ckpt.files.headers[ckpt.names[name]]
-        tensor = ckpt.tensor(name)
+        ids, tensor = ckpt.some_rows(name, SAMPLE)
         told = meanings[name]
         rows.append(
             {"tensor": name, "in the file as": ckpt.names[name], "shape": " x ".join(map(str, header.shape)),
-             "dtype": str(header.dtype).removeprefix("torch."), "MB": tensor.numel() * tensor.element_size() / 1e6,
+             "dtype": str(header.dtype).removeprefix("torch."), "MB": math.prod(header.shape) * header.dtype.itemsize / 1e6,
              "meaning": told.means, "std": float(tensor.double().std()) if tensor.is_floating_point() else float("nan"),
-             "provenance": provenance(ckpt, name, tensor)}
+             "provenance": provenance(ckpt, name, ids, tensor)}
         )  # fmt: skip
     return pd.DataFrame(rows).set_index("tensor")
 
 
-def provenance(ckpt: Checkpoint, name: str, tensor: Tensor) -> str:
-    """Where the values of one tensor come from, as far as can be told."""
+def provenance(ckpt: Checkpoint, name: str, ids: Int[Tensor, " N"], tensor: Tensor) -> str:
+    """Where the values of one tensor come from, as far as rows `ids` of it, `tensor`, tell."""
     if name in ("d2t", "t2d"):
         return "a map of tokens"
     if ckpt.target is not None and name in ("embed_tokens.weight", "lm_head.weight", "norm.weight"):
-        theirs, mine = _targets(ckpt, name, tensor)
+        theirs, mine = _targets(ckpt, name, ids, tensor)
         if theirs.shape == mine.shape and _same(mine, theirs):
             return "the target's"
     if (why := untouched(tensor.float())) is not None:
@@ -48,15 +52,14 @@ def provenance(ckpt: Checkpoint, name: str, tensor: Tensor) -> str:
     return "its own"
 
 
-def _targets(ckpt: Checkpoint, name: str, tensor: Tensor) -> tuple[Tensor, Tensor]:
+def _targets(ckpt: Checkpoint, name: str, ids: Tensor, tensor: Tensor) -> tuple[Tensor, Tensor]:
     """Rows of the target that tensor `name` would hold if it were the target's, and the tensor's own."""
     if name == "norm.weight":
         return ckpt.target.norm(), tensor
-    rows = torch.linspace(0, len(tensor) - 1, min(SAMPLE, len(tensor))).long()
     if name == "lm_head.weight":
-        return ckpt.target.head_rows(ckpt.target_ids[rows]), tensor[rows]
-    rows = rows[rows < ckpt.target.embedding().shape[0]]
-    return ckpt.target.embedding().rows(rows), tensor[rows]
+        return ckpt.target.head_rows(ckpt.target_ids[ids]), tensor
+    there = ids < ckpt.target.embedding().shape[0]
+    return ckpt.target.embedding().rows(ids[there]), tensor[there]
 
 
 def _same(mine: Tensor, theirs: Tensor) -> bool:

@@ -55,6 +55,20 @@ class Checkpoint:
             tensor = tensor.float() * scale.view(-1, *[1] * (tensor.ndim - 1))
         return tensor[: self.recipe.hidden_size] if name == "fc.weight" else tensor
 
+    def some_rows(self, name: str, most: int) -> tuple[Int[Tensor, " N"], Tensor]:
+        """Numbers of up to `most` rows of tensor `name` (canonical), evenly spread, and the rows; of a norm or a bias all. Only
+        these are read, so a head of several GB costs no more than a small one.
+        """
+        length = self.files.headers[self.names[name]].shape[0]
+        ids = torch.linspace(0, length - 1, min(most, length)).long()
+        if len(self.files.headers[self.names[name]].shape) != 2:
+            return torch.arange(length), self.tensor(name)
+        tensor = self.files.rows(self.names[name], ids)
+        if name in self.scales:
+            scale = self.files[self.scales[name]].float().view(-1, 1)
+            tensor = tensor.float() * (scale[ids] if len(scale) > 1 else scale)
+        return ids, tensor
+
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Name and tensor of everything that the layers use: not the embedding, the head and the vocabulary map."""
         return ((name, self.tensor(name)) for name in self.names if name not in NOT_WEIGHTS)

@@ -10,9 +10,10 @@ from .rope_config import mla_scale, read_rope
 # Fields left out of a `speculators` file because they equal the class default of its `transformer_layer_config`.
 # Source: transformers 5.24, `LlamaConfig` and `Qwen3Config`. Its `to_diff_dict` writes only what differs.
 CLASS_DEFAULTS = {
-    "llama": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "rope_theta": 10000.0, "num_attention_heads": 32},
+    "llama": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "rope_theta": 10000.0, "num_attention_heads": 32,
+              "vocab_size": 32000},
     "qwen3": {"rms_norm_eps": 1e-6, "hidden_act": "silu", "rope_theta": 10000.0, "num_attention_heads": 32, "head_dim": 128,
-              "num_key_value_heads": 32},
+              "num_key_value_heads": 32, "vocab_size": 151936},
 }  # fmt: skip
 
 # Where the ids of the captured layers may stand, in the order they are looked for. Sources: speculators and vLLM (top
@@ -161,6 +162,8 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, lay
         mask_token=_read_mask_token(shapes, fields),
         **{flag: fields.flag(flag) for flag in FLAGS},
     )
+    if fields.get("use_aux_norm") is True:  # SGLang's first name of it (sgl-project/sglang#24663)
+        values["fc_norm"], fields.sources["fc_norm"] = True, fields.sources["use_aux_norm"]
     for derived, why in (("hidden_size", "norm.weight"), ("n_layers", "layers.* tensors"), ("n_kv_heads", "k_proj.weight"),
                          ("n_streams", "fc.weight / target_hidden_size"), ("fused_layers", "q_proj.weight of each layer"),
                          ("mla", "kv_a_proj_with_mqa.weight" if mla else "q_proj.weight")):  # fmt: skip

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 Config = dict
 Names = Collection[str]  # of the tensors, as they are in the file
-ANY = frozenset({"default", "linear", "llama3", "yarn", "dynamic", "mrope"})  # kinds of rope scaling
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,16 @@ def _ends(names: Names, end: str) -> bool:
     return any(name.endswith(end) for name in names)
 
 
+def _latent(config: Config) -> bool:
+    return "deepseek" in _arch(config).lower()
+
+
+def _modelopt(config: Config) -> bool:
+    """Keys that Model-Optimizer alone writes into eagle_config."""
+    nest = config.get("eagle_config")
+    return isinstance(nest, dict) and "use_last_layernorm" in nest
+
+
 LAYOUTS = (
     Layout("speculators P-EAGLE", lambda c, n: c.get("speculators_model_type") == "peagle",
            "speculators `models/peagle/core.py`"),
@@ -66,14 +75,15 @@ LAYOUTS = (
     Layout("DeepSpec", lambda c, n: "target_layer_ids" in c, "DeepSpec `modeling/eagle3/qwen3/modeling.py`"),
     Layout("NeMo Automodel", lambda c, n: _arch(c) == "LlamaEagle3DraftModel" or _begins(n, "model.fc."),
            "NeMo Automodel `speculative/eagle/draft_llama.py`, `draft_deepseek.py`", mla_plain_scale=True),
-    Layout("AngelSlim", lambda c, n: _arch(c).replace("EEagle", "Eagle").endswith("Eagle3LlamaForCausalLM"),
+    Layout("AngelSlim", lambda c, n: _arch(c).endswith(("Eagle3LlamaForCausalLM", "LlamaForCausalLMEEagle3")),
            "AngelSlim `train/models/draft/llama_eagle3.py`", base_10000=frozenset({"default"})),
-    Layout("TorchSpec", lambda c, n: "_torchspec_version" in c or (_begins(n, "midlayer.") and "DeepseekV" in _arch(c)),
+    Layout("TorchSpec", lambda c, n: "_torchspec_version" in c or (_begins(n, "midlayer.") and _latent(c) and not _modelopt(c)),
            "TorchSpec `llama3_eagle.py`, `deepseek_eagle.py`", base_10000=frozenset({"linear", "dynamic", "mrope"}),
            mla_base_10000=frozenset({"linear", "dynamic", "yarn"})),
-    Layout("ModelOpt", lambda c, n: "DeepseekV" in _arch(c) or (_arch(c) != "LlamaForCausalLM" and not _ends(n, "t2d")),
+    Layout("ModelOpt", lambda c, n: _modelopt(c) or _latent(c) or (_arch(c) != "LlamaForCausalLM" and not _ends(n, "t2d")),
            "Model-Optimizer `plugins/hf_spec_export.py`", mla_eps=1e-6, opens=("double norm", "injected yarn")),
-    Layout("SafeAILab", lambda c, n: _arch(c) == "LlamaForCausalLM", "SafeAILab/EAGLE `traineagle3/cnets.py`", base_10000=ANY),
+    Layout("SafeAILab", lambda c, n: _arch(c) == "LlamaForCausalLM", "SafeAILab/EAGLE `traineagle3/cnets.py`",
+           base_10000=frozenset({"default", "linear", "dynamic"})),
     Layout("SpecForge", lambda c, n: True, "SpecForge `modeling/draft/llama3_eagle.py`", opens=("rope base", "norm_output")),
 )  # fmt: skip
 

@@ -34,6 +34,16 @@ def _deep_megatron(names: Names, config: dict) -> bool:
     return any(".hidden_norm." in name for name in later) and not any(".input_layernorm." in name for name in later)
 
 
+def _lost_norms(names: Names, config: dict) -> bool:
+    later = {name.split(".")[1] for name in names if re.match(r"layers\.[1-9]", name)}
+    return any(not {f"layers.{i}.input_layernorm.weight", f"layers.{i}.hidden_norm.weight"} & set(names) for i in later)
+
+
+def _last_state(names: Names, config: dict) -> bool:
+    nest = config.get("eagle_config")
+    return isinstance(nest, dict) and nest.get("use_aux_hidden_state") is False
+
+
 NOT_RUN = "which this library does not run"
 OTHERS = (
     Other(has(r"\.lora_[AB]\."), "holds a LoRA adapter, which changes its target and drafts nothing: give an EAGLE-3 drafter",
@@ -50,6 +60,10 @@ OTHERS = (
           "GPTQ, block-wise fp8 or the like), whose scheme is not known here: export the drafter unquantised", "ModelOpt nvfp4"),
     Other(_deep_megatron, f"is a deep drafter of Megatron (later layers' norms are called hidden_norm), {NOT_RUN}",
           "NVIDIA/Model-Optimizer `mcore_llama.py`"),
+    Other(lambda n, c: "fc.weight" in n and _lost_norms(n, c), "lacks the input norms of later layers "
+          "(layers.1.input_layernorm.weight), as Model-Optimizer exported them before 2025-12-19: lost; export it anew", "NVIDIA/Model-Optimizer `hf_spec_export.py`"),
+    Other(_last_state, "has use_aux_hidden_state false (in eagle_config): it takes the target's last state and no fc, which this "
+          "library does not run", "NVIDIA/Model-Optimizer `eagle_config`"),
     Other(lambda n, c: "fc.weight" not in n and _layers(n) > 4, "holds a whole model and no fc.weight: this is a target; give "
           "the drafter's folder", ""),
     Other(lambda n, c: "fc.weight" in n and n.get("layers.0.self_attn.q_proj.weight", ())[1:] == n["fc.weight"][:1],

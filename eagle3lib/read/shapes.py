@@ -31,7 +31,8 @@ def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]
             )
         found, wanted = shapes[name], shape_of(name, meaning.shape, recipe, shapes)
         longer = name in ("embed_tokens.weight", "fc.weight") and found[0] >= wanted[0] and found[1:] == wanted[1:]
-        if found != wanted and not longer:  # rows beyond the vocabulary, and exit signals, are not used
+        flat = name == "mask_hidden" and found == wanted[1:]
+        if found != wanted and not longer and not flat:  # rows beyond the vocabulary, and exit signals, are not used
             letters, why = meaning.shape, ""
             if _layer(name) in recipe.fused_layers:
                 why = " as a fused layer reads embedding and state side by side:" if "W" in letters else ""
