@@ -15,7 +15,7 @@ export EAGLE3_ROOT := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env target workbook test lab notebooks truth battery demo-data lint clean have-notebooks
+.PHONY: help env target workbook test lab notebooks truth battery bench demo-data lint clean have-notebooks
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ battery: env target ## every fault and every sound case through the verdict, tes
 	@echo "battery: recording its captures (some minutes, once), then the cases, an hour or two on two cores; Ctrl-C loses nothing"
 	@PYTHONPATH=tests $(PY) -m battery.record
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m battery.run
+
+bench: env ## a checkpoint of Kimi-K2.5's size: time and memory, benchmarks/*.json; writes 9 GB once, some minutes
+	@echo "bench: writes 9 GB into build/bench once, then some minutes"
+	@$(PY) benchmarks/big_checkpoint.py
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"

@@ -61,7 +61,8 @@ OTHERS = (
     Other(_deep_megatron, f"is a deep drafter of Megatron (later layers' norms are called hidden_norm), {NOT_RUN}",
           "NVIDIA/Model-Optimizer `mcore_llama.py`"),
     Other(lambda n, c: "fc.weight" in n and _lost_norms(n, c), "lacks the input norms of later layers "
-          "(layers.1.input_layernorm.weight), as Model-Optimizer exported them before 2025-12-19: lost; export it anew", "NVIDIA/Model-Optimizer `hf_spec_export.py`"),
+          "(layers.1.input_layernorm.weight), as Model-Optimizer exported them before 2025-12-19: lost; export it anew",
+          "NVIDIA/Model-Optimizer `hf_spec_export.py`"),
     Other(_last_state, "has use_aux_hidden_state false (in eagle_config): it takes the target's last state and no fc, which this "
           "library does not run", "NVIDIA/Model-Optimizer `eagle_config`"),
     Other(lambda n, c: "fc.weight" not in n and _layers(n) > 4, "holds a whole model and no fc.weight: this is a target; give "
