@@ -5,7 +5,7 @@ The change: q, k and v read [input_layernorm(embedding), hidden_norm(state)], an
 """
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -17,6 +17,7 @@ from transformers.models.llama import modeling_llama as llama
 from transformers.models.qwen3 import modeling_qwen3 as qwen3
 
 import eagle3lib as e3
+from eagle3lib.run.attention import rotate
 from eagle3lib.run.drafter import Memory
 
 H, V, INTER, ROWS = 48, 64, 56, 14
@@ -167,3 +168,35 @@ def test_later_steps_are_those_of_transformers(family, tmp_path):
         out = drafter.forward(out.feed, ids[8 + step : 9 + step], torch.tensor([8]), out.memory, step)
         mine.append(drafter.logits(out.normed)[0])
     torch.testing.assert_close(torch.stack(mine), torch.stack(drafted), rtol=1e-4, atol=1e-4)
+
+
+def test_parallel_drafts_are_one_pass_of_transformers(tmp_path):
+    """P-EAGLE, two layers: the text's rows, then K - 1 times `mask_hidden` through `fc` with the mask token, in one pass."""
+    torch.manual_seed(2)
+    family, K, mask = Family("llama", GQA, layers=2), 4, 5
+    oracle = Oracle(family)
+    oracle.register_buffer("mask_hidden", torch.randn(1, 1, 3 * H))
+    drafter = e3.Drafter(written(oracle, replace(family, says={"mask_token_id": mask}), tmp_path / "drafter"))
+    ids, g = torch.randint(0, V, (ROWS,)), torch.randn(ROWS, 3 * H)
+    hidden = torch.cat([oracle.fc(g), oracle.fc(oracle.mask_hidden[0]).expand(K - 1, H)]).detach()
+    expected, _ = oracle(hidden, torch.cat([ids, torch.full((K - 1,), mask)]))
+    out = drafter.forward(drafter.fuse(g), ids, torch.arange(ROWS), Memory())
+    mine, last = [drafter.logits(out.normed)[-1]], torch.tensor([ROWS - 1])
+    out = out.rows(last)
+    for step in range(1, K):
+        out = drafter.forward(out.feed, torch.zeros(1, dtype=torch.long), last, out.memory, step)  # which token does not matter
+        mine.append(drafter.logits(out.normed)[0])
+    torch.testing.assert_close(torch.stack(mine), expected[ROWS - 1 :], rtol=1e-4, atol=1e-4)
+
+
+def test_a_part_of_each_head_turned_is_transformers_on_that_part(tmp_path):
+    torch.manual_seed(3)
+    drafter = e3.Drafter(written(Oracle(FAMILIES["llama"]), replace(FAMILIES["llama"], says={"partial_rotary_factor": 0.5}),
+                                 tmp_path / "drafter"))  # fmt: skip
+    q, k = torch.randn(2, 1, 4, ROWS, 16).unbind(0)  # [1, heads, rows, D]
+    angles = torch.arange(ROWS)[:, None] * drafter.inv_freq
+    both = torch.cat([angles, angles], dim=-1)[None]  # [1, rows, 8], transformers' way
+    turned, _ = llama.apply_rotary_pos_emb(q[..., :8], k[..., :8], both.cos(), both.sin())
+    mine = rotate(q[0].transpose(0, 1), angles.cos(), angles.sin())  # [rows, heads, D]
+    torch.testing.assert_close(mine, torch.cat([turned, q[..., 8:]], dim=-1)[0].transpose(0, 1))
+    assert torch.equal(drafter.inv_freq, torch.tensor([1e4 ** (-2 * i / 8) for i in range(4)]))
