@@ -12,10 +12,11 @@ from .judge.flags import check_flags
 from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
 from .judge.recording import streams_to_record, what_to_record
+from .judge.states import compare_captures
 from .judge.verdict import Verdict, verdict
 from .measure.acceptance import Acceptance, acceptance, by_position
 from .measure.accuracy import Accuracy, accuracy
-from .measure.alike import alike
+from .measure.alike import alike, distances
 from .measure.compare import compare
 from .measure.inventory import inventory, recipe_table
 from .measure.lens import logit_lens
@@ -40,8 +41,8 @@ __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
     "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Target", "Verdict", "acceptance",
     "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags", "compare",
-    "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch",
-    "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_flags", "read_served", "recipe_table",
-    "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures", "verdict",
-    "what_to_record", "write_captures",
+    "compare_captures", "distances", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
+    "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_flags",
+    "read_served", "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record",
+    "trainer_figures", "verdict", "what_to_record", "write_captures",
 ]  # fmt: skip

@@ -100,13 +100,16 @@ def test_whose_the_tensors_are(tmp_path, target):
 @pytest.mark.parametrize(
     ("config", "streams"),
     [
-        (nested(2, 3, 5), {"SGLang before": (3, 4, 6), "SGLang since 2026-05": (2, 3, 5), "vLLM model runner V1": (2, 15, 27)}),
+        (
+            nested(2, 3, 5),
+            {"SGLang before": (3, 4, 6), "SGLang since 2026-05": (2, 3, 5), "vLLM older": (2, 15, 27), "vLLM 0.32": (2, 3, 5)},
+        ),
         (nested(1, 14, 26), {"SGLang before": (2, 15, 27), "SGLang since 2026-05": (2, 15, 27)}),
         (
             {"eagle_aux_hidden_state_layer_ids": [5, 3, 2]},
-            {"vLLM model runner V1": (2, 3, 5), "SGLang since 2026-05": (2, 15, 27)},
+            {"vLLM 0.32": (2, 3, 5), "SGLang since 2026-05": (2, 15, 27)},
         ),
-        ({"target_layer_ids": [1, 2, 3]}, {"vLLM model runner V2": (2, 3, 4), "vLLM model runner V1": (2, 15, 27)}),
+        ({"target_layer_ids": [1, 2, 3]}, {"vLLM model runner V2": (2, 3, 4), "vLLM older": (2, 15, 27)}),
         ({"model_type": "gpt_oss", **nested(1, 3, 5)}, {"SGLang since 2026-07": (1, 3, 5), "TensorRT": (2, 15, 27)}),
     ],
 )

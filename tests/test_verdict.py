@@ -11,7 +11,7 @@ from test_probe import written_for
 import eagle3lib as e3
 from eagle3lib.judge.answer import PLACES
 from eagle3lib.judge.evidence import check_kinds
-from eagle3lib.judge.serving import compare_states
+from eagle3lib.judge.states import compare_captures
 from eagle3lib.read.served import Served
 from eagle3lib.show.cli import main
 from eagle3lib.show.cli_verdict import figure_of, measured_of
@@ -118,7 +118,7 @@ SERVED = {
 @pytest.mark.parametrize("name", SERVED)
 def test_what_the_server_hands_over(tiny_checkpoint, name):
     captures = text_of(e3.Drafter(tiny_checkpoint), 20)
-    finding = compare_states(spoiled(captures, SERVED[name]), captures, (2, 3, 4))
+    finding = compare_captures(spoiled(captures, SERVED[name]), captures, (2, 3, 4))
     assert (finding.level, finding.name) == ("fault", name)
     found = e3.verdict(tiny_checkpoint, captures, served=spoiled(captures, SERVED[name]), steps=2)
     if name != "scale":  # it costs nothing behind a norm, and then accuses nobody
@@ -128,9 +128,9 @@ def test_what_the_server_hands_over(tiny_checkpoint, name):
 
 def test_good_states_at_the_server_are_said_good(tiny_checkpoint):
     captures = text_of(e3.Drafter(tiny_checkpoint), 4)
-    assert compare_states(spoiled(captures, lambda i, c: c.stream(i + 2)), captures, (2, 3, 4)).level == "ok"
+    assert compare_captures(spoiled(captures, lambda i, c: c.stream(i + 2)), captures, (2, 3, 4)).level == "ok"
     other = [c.replace(token_ids=(c.token_ids + 1) % tiny.V) for c in captures]
-    assert compare_states(other, captures, (2, 3, 4)) is None  # nothing in common
+    assert compare_captures(other, captures, (2, 3, 4)).level == "open"  # nothing in common
 
 
 def test_an_engine_that_runs_it_otherwise(tiny_checkpoint):

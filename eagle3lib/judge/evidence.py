@@ -26,7 +26,8 @@ from .flags import check_flags
 from .heads import WEAKEST
 from .hypotheses import Hypothesis, ends_normed, name_of, single_changes
 from .probe import Probe, probe
-from .serving import Match, compare_states, match
+from .serving import Match, match
+from .states import compare_captures
 
 SAMPLES = 96  # of each set of captures: more narrow the intervals and change no verdict
 STEPS = 3  # draft steps where nothing says how many were served
@@ -251,8 +252,11 @@ def _served(found: Evidence, some: list[Capture], at_server: list[Capture], devi
     checks = check_captures(found.ckpt, at_server)
     slots = tuple(at_server[0].streams)
     handed = slots if len(slots) == recipe.n_streams or recipe.streams is None else recipe.streams
-    by_position = [one.replace(streams={f"slot{i}": one.stream(n) for i, n in enumerate(handed)}, known={}) for one in at_server]
-    found = replace(found, served_checks=checks, states=compare_states(by_position, some, trained))
+    by_position = [one.in_slots(handed) for one in at_server]
+    states = compare_captures(by_position, some, trained, ("the server", "training"))
+    found = replace(
+        found, served_checks=checks, states=None if states.level == "open" else replace(states, where="serving capture")
+    )
     if found.states is None:
         found = found.with_problem("the served captures share no tokens with the others, so their states were not compared")
     if unusable(checks):

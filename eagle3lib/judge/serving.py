@@ -1,4 +1,4 @@
-"""The serving side: are the states at the server those of training, and are the server's counts those of the drafter?"""
+"""The serving side: are the server's counts those of the drafter, or of one run in another way?"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,73 +9,16 @@ from scipy.stats import wilcoxon
 from tqdm import tqdm
 
 from ..measure.acceptance import Acceptance, count
-from ..measure.alike import Likeness, alike, of_another, token_lag
-from ..read.capture import Capture, Label
+from ..read.capture import Capture
 from ..read.served import Served
 from ..run.chain import chain_hits
 from ..run.drafter import Drafter
-from .finding import Finding
-from .hypotheses import Hypothesis, config_line, name_of
+from .hypotheses import Hypothesis
 
-NEAR = 0.05  # a slot this near to a recorded stream is it, in half precision or eight bits
-SCALED = 0.1  # a scale this far from 1 is another one
 TIES = 0.002  # rounds of ways that cannot be told apart
 CLOSE = 0.02  # rounds predicted and counted may differ by so much: ties, and drafts counted past the end of a request
 ALPHA = 0.01
 GLANCE, SCREEN, ALL = 2, 8, 24  # samples on which ways to run the drafter are sorted out, and compared at last
-
-
-def compare_states(served: Sequence[Capture], reference: Sequence[Capture], trained: Sequence[Label]) -> Finding | None:
-    """What stands in the server's slots, by the reference's streams of the same tokens. None without tokens in common."""
-    if lag := token_lag(served, reference):
-        what = f"the server's token ids are {abs(lag)} {'late' if lag < 0 else 'early'}: token t is training's token t{lag:+d}"
-        return Finding("fault", "serving capture", what, {"lag": lag}, change="hand over row t with token t", name="tokens")
-    found = alike(served, reference)[: len(trained)]
-    if not found:
-        return None
-    evidence = {f"{one.slot}: distance to {_said(one)}": one.distance for one in found}
-    far = [one for one in found if not one.distance < max(NEAR, one.second / 4)]
-    if far and (pair := of_another(served, reference, NEAR)):
-        what = f"the states that the server hands over for {pair[0]} are those of {pair[1]}"
-        change = "one request at a time, and look for what mixes them: batching, overlap, a cache of prefixes"
-        return Finding("fault", "serving capture", what, evidence, change=change, name="rows of other tokens")
-    exact = [one for one in found if one not in far and one.form == "as it is" and not one.lag and abs(one.scale - 1) < SCALED]
-    elsewhere = far and far[0].stream != trained[found.index(far[0])]
-    if far and exact and elsewhere:  # rows, scale and basis are right, so the other slots are streams too
-        what = f"slot {far[0].slot} at the server is no stream recorded in training, slot {exact[0].slot} is {_said(exact[0])}"
-        return Finding("fault", "serving capture", what, evidence, change=config_line(trained), name="streams")
-    if far:
-        what = f"slot {far[0].slot} at the server is none of the streams recorded in training (distance {far[0].distance:.2f})"
-        return Finding("fault", "serving capture", what, evidence, name="unknown", settle="more streams recorded in training")
-    here = tuple(one.stream for one in found)
-    odd = next((one for one in found if one.form != "as it is"), None)
-    late = next((one for one in found if one.lag), None)
-    scaled = next((one for one in found if abs(one.scale - 1) > SCALED), None)
-    if here != tuple(trained):
-        what = f"the server hands over {name_of(here)}, where the drafter takes {name_of(tuple(trained))}"
-        return Finding("fault", "serving capture", what, evidence, change=config_line(trained), name="streams")
-    if odd:
-        name = "normed states" if odd.form == "one size" else "residual"
-        change = "capture before any norm" if odd.form == "one size" else "capture hidden_states + residual"
-        what = f"{_said(odd)} stands at the server in slot {odd.slot}"
-        return Finding("fault", "serving capture", what, evidence, change=change, name=name)
-    if late:
-        what = (
-            f"the server's rows are {abs(late.lag)} {'late' if late.lag < 0 else 'early'}: row t is training's row t{late.lag:+d}"
-        )
-        return Finding("fault", "serving capture", what, evidence, change="hand over row t with token t", name="rows")
-    if scaled:
-        what = f"the server's states are {scaled.scale:.3g} times as large as in training, slot {scaled.slot}"
-        change = "find what scales or sums them: a reduction over ranks done twice, or not done"
-        return Finding("fault", "serving capture", what, evidence, change=change, name="scale")
-    what = f"the server's states are those of training (largest distance {max(one.distance for one in found):.1g})"
-    return Finding("ok", "serving capture", what, evidence)
-
-
-def _said(one: Likeness) -> str:
-    stream = f"r_{one.stream}" if isinstance(one.stream, int) else str(one.stream)
-    form = {"as it is": "", "one size": ", each row scaled,", "without residual": " without its residual"}[one.form]
-    return f"{stream}{form}" + (f" at lag {one.lag:+d}" if one.lag else "")
 
 
 @dataclass(frozen=True)

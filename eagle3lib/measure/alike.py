@@ -7,6 +7,7 @@ size is another: the attention sink). Two layers apart are far from each other b
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import pandas as pd
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -14,6 +15,17 @@ from torch import Tensor
 from ..read.capture import Capture, Label
 
 LAGS = (0, -1, 1, -2, 2)
+FORMS = {
+    "as it is": "",
+    "one size": "each row scaled",  # by itself: a norm
+    "without residual": "without its residual",  # r_n - r_{n-1}
+    "part": "with a part of its layer's sum only",  # r_{n-1} + c (r_n - r_{n-1}), c well between 0 and 1
+    "another basis": "in another basis",  # the same angles and sizes between rows, other channels
+}
+UNLIKE = 0.5
+SIMPLER = 1.5  # the simplest form within so many times the least distance: rounding alone makes richer ones fit a little better
+GRAM = 64  # rows whose products with each other are compared
+PART = (0.1, 0.9)
 SAMPLES, ROWS, OTHERS = 4, 96, 24  # samples compared, rows of each, samples whose states they might be
 
 
@@ -23,9 +35,9 @@ class Likeness:
 
     slot: Label
     stream: Label  # of the other recording
-    form: str  # "as it is", "one size" (each row scaled by itself), "without residual" (r_n - r_{n-1})
+    form: str  # one of FORMS
     lag: int  # row t is the other's row t + lag
-    scale: float
+    scale: float  # of the form "part": how much of the layer's own sum is there
     distance: float
     second: float  # distance to the nearest other stream
 
@@ -35,20 +47,27 @@ def alike(mine: Sequence[Capture], theirs: Sequence[Capture]) -> list[Likeness]:
 
     Empty where no two samples have 16 tokens in common.
     """
-    by_name = {capture.name: capture for capture in theirs}
-    pairs = [(one, by_name[one.name]) for one in mine if one.name in by_name]
-    pairs = [(a, b, n) for a, b in pairs if (n := together(a, b)) >= 16][:SAMPLES]
+    pairs = paired(mine, theirs)
     if not pairs:
         return []
     found = []
     others = [{label: b.stream(label)[:rows] for label in b.streams} for _, b, rows in pairs]
     for slot in pairs[0][0].streams:
         states = [a.stream(slot)[:rows] for a, _, rows in pairs]
-        tried = sorted(_candidates(states, others), key=lambda one: one[-1])
-        stream, form, lag, scale, distance = tried[0]
-        second = next((d for n, *_, d in tried if n != stream), float("nan"))
+        tried = list(_candidates(states, others))
+        best = min(one[-1] for one in tried)
+        simple = sorted(tried, key=lambda one: (list(FORMS).index(one[1]), abs(one[2]), one[-1]))
+        stream, form, lag, scale, distance = next(one for one in simple if one[-1] <= SIMPLER * best + 1e-6)
+        second = min((d for n, *_, d in tried if n != stream), default=float("nan"))
         found.append(Likeness(slot, stream, form, lag, scale, distance, second))
     return found
+
+
+def paired(mine: Sequence[Capture], theirs: Sequence[Capture]) -> list[tuple[Capture, Capture, int]]:
+    """Samples of one name, and how many rows they have in common: 16 tokens or more from the beginning."""
+    by_name = {capture.name: capture for capture in theirs}
+    both = [(one, by_name[one.name]) for one in mine if one.name in by_name]
+    return [(a, b, n) for a, b in both if (n := together(a, b)) >= 16][:SAMPLES]
 
 
 def token_lag(mine: Sequence[Capture], theirs: Sequence[Capture]) -> int:
@@ -96,11 +115,54 @@ def _candidates(states: list[Tensor], others: list[dict[Label, Tensor]]) -> Iter
         if not all(label in streams and streams[label].shape == x.shape for x, streams in zip(states, others, strict=True)):
             continue
         rows = [streams[label] for streams in others]
-        for lag in LAGS:
-            yield label, "as it is", lag, *_apart(states, rows, lag)
+        plain = [(label, "as it is", lag, *_apart(states, rows, lag)) for lag in LAGS]
+        yield from plain
         yield label, "one size", 0, *_apart(states, rows, 0, each=True)
+        if min(distance for *_, distance in plain) > UNLIKE:  # what is like as it stands keeps its products, too
+            yield label, "another basis", 0, 1.0, _basis_apart(states, rows)
         if isinstance(label, int) and all(label - 1 in streams for streams in others):
-            yield label, "without residual", 0, *_apart(states, [s[label] - s[label - 1] for s in others], 0)
+            before = [streams[label - 1] for streams in others]
+            update = [s - b for s, b in zip(rows, before, strict=True)]
+            yield label, "without residual", 0, *_apart(states, update, 0)
+            share, distance = _apart([a - b for a, b in zip(states, before, strict=True)], update, 0)
+            if PART[0] < share < PART[1]:
+                whole = torch.cat(rows).norm(dim=-1).median() / torch.cat(update).norm(dim=-1).median()
+                yield label, "part", 0, share, distance * share / float(whole)  # as a share of the whole state, as the others
+
+
+def _basis_apart(mine: list[Float[Tensor, "R Ht"]], theirs: list[Float[Tensor, "R Ht"]]) -> float:
+    """How far the products of rows with each other are apart, as a share: 0 for one recording turned into another basis.
+
+    Nearly nothing else keeps them; but of raw states a few huge channels make most of each product, so rows are taken less their
+    mean and at one size.
+    """
+
+    def products(parts: list[Tensor]) -> Tensor:
+        x = torch.cat(parts)[:GRAM]
+        x = x - x.mean(0)
+        x = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-12)
+        return x @ x.T  # [N, N]
+
+    a, b = products(mine), products(theirs)
+    return float((a - b).norm() / (b - torch.eye(len(b))).norm().clamp(min=1e-12))
+
+
+def distances(mine: Sequence[Capture], theirs: Sequence[Capture]) -> pd.DataFrame:
+    """Distance of each stream of `mine` (rows) to each of `theirs` (columns), as they stand, over samples of one name whose
+    tokens begin alike. Empty where there are none.
+    """
+    pairs = paired(mine, theirs)
+    if not pairs:
+        return pd.DataFrame()
+    table = {}
+    for other in pairs[0][1].streams:
+        rows = [b.stream(other)[:n] for _, b, n in pairs]
+        table[other] = {
+            slot: _apart(states, rows, 0)[1] if states[0].shape == rows[0].shape else float("nan")
+            for slot in pairs[0][0].streams
+            for states in [[a.stream(slot)[:n] for a, _, n in pairs]]
+        }
+    return pd.DataFrame(table)
 
 
 def _apart(mine: list[Float[Tensor, "R Ht"]], theirs: list[Float[Tensor, "R Ht"]], lag: int, each: bool = False):

@@ -1,6 +1,6 @@
 """Capture: one recorded sample of a target: its tokens, and its hidden states by name."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -84,6 +84,10 @@ class Capture:
                 f"{recipe.target_hidden_size}: these captures are of another target"
             )
         return torch.cat(parts, dim=-1)
+
+    def in_slots(self, streams: Sequence[Label]) -> "Capture":
+        """The same with these streams only, in this order, called slot0, slot1, ...: as a drafter is handed them."""
+        return self.replace(streams={f"slot{i}": self.stream(n) for i, n in enumerate(streams)}, known={})
 
     def replace(self, **changes) -> "Capture":
         """A copy with some fields changed."""

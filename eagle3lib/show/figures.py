@@ -159,6 +159,21 @@ def hypotheses(table: pd.DataFrame, configured: tuple) -> Picture:
     return figure
 
 
+def distances(table: pd.DataFrame, rows: str, columns: str) -> Picture:
+    """How far each slot of one recording (rows) is from each of another (columns): `distances`. 0, black, is the same tensor."""
+    figure = Picture(figsize=(1.3 + 1.1 * len(table.columns), 1.0 + 0.6 * len(table)), layout="constrained")
+    axes = figure.subplots()
+    axes.imshow(table, cmap="gray", vmin=0, vmax=1)
+    for i, row in enumerate(table.to_numpy()):
+        for j, value in enumerate(row):
+            axes.text(j, i, f"{value:.2g}", ha="center", va="center", fontsize=9, color="white" if value < 0.6 else "black")
+    axes.set_xticks(range(len(table.columns)), map(label, table.columns))
+    axes.set_yticks(range(len(table)), map(label, table.index))
+    axes.set_xlabel(columns)
+    axes.set_ylabel(rows)
+    return figure
+
+
 def sizes(tensors: pd.DataFrame) -> Picture:
     """Where a checkpoint's bytes are: a bar for each tensor of 1 % or more, coloured by whose it is (`inventory`)."""
     kept = tensors[tensors.MB.ge(0.01 * tensors.MB.sum())].sort_values("MB")

@@ -33,7 +33,7 @@ class Widths:
     heads: int = 4
     kv: int = 1
     D: int = 8
-    I: int = 96  # noqa: E741 (facts and papers call it so)
+    I: int = 96  # noqa: E741 (papers call it so)
     Ht: int | None = None
     V: int = 96
     Vd: int = 24

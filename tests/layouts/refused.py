@@ -1,4 +1,4 @@
-"""Folders that must be refused, each with what the sentence must say it is. Sections are those of facts/checkpoints.md."""
+"""Folders that must be refused, each with what the sentence must say it is."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,6 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from . import sources
 from .files import as_is, before, inside, midlayer, numbered, training_state, without, write_json
 from .parts import LLAMA_8B, Widths, config, draw, layer, matrix, norm
 from .quantised import is_linear, stored
@@ -156,60 +157,64 @@ def later_norms(found: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 REFUSED = (
-    Refused("deepspec-gemma4", "sandwich norms, values that are the keys", "row 17; DeepSpec modeling/eagle3/gemma4/modeling.py",
+    Refused("deepspec-gemma4", "sandwich norms, values that are the keys",
+            "deepseek-ai/DeepSpec deepspec/modeling/eagle3/gemma4/modeling.py",
             drafter(GEMMA, GEMMA_CONFIG, sandwich, {"embed": "target", "head": "target", "maps": False, "head_norms": True}),
             ("gemma ?4",)),
-    Refused("nemo-kimi-k3", "latent attention without positions, its output gated", "1b; Automodel draft_kimi_k3.py",
+    Refused("nemo-kimi-k3", "latent attention without positions, its output gated", f"{sources.NEMO}eagle/draft_kimi_k3.py",
             drafter(KIMI, KIMI_K3, gated, {"embed": "target", "maps": False}, spelled=before("model.", as_is, but=BARE),
                     save=inside("model")), ("kimi.?k3|gate",)),
-    Refused("modelopt-parallel-heads", "Medusa's heads on an EAGLE output", "row 11b; Model-Optimizer EagleMedusaExporter",
+    Refused("modelopt-parallel-heads", "Medusa's heads on an EAGLE output", f"{sources.MODELOPT_EXPORT} (EagleMedusaExporter)",
             drafter(LLAMA_8B, MODELOPT(LLAMA_8B, eagle_config={IDS: [1, 15, 28]} | NESTED | {"parallel_draft_step": 4}), medusa,
             {}),
             ("parallel|medusa",)),
-    Refused("megatron-deep", "a second layer whose norm is called hidden_norm", "row 11; Model-Optimizer mcore_llama.py",
+    Refused("megatron-deep", "a second layer whose norm is called hidden_norm", sources.MODELOPT_MEGATRON,
             drafter(TWO, DEEP, later_norms, {}, spelled=numbered), ("megatron|deep",)),
-    Refused("gguf-alone", "llama.cpp's file and nothing else", "row 19; ggml-org/llama.cpp#18039",
+    Refused("gguf-alone", "llama.cpp's file and nothing else", "ggml-org/llama.cpp#18039",
             folder_of(eagle3_q8_0__gguf=lambda file: file.write_bytes(b"GGUF\x03\x00\x00\x00" + bytes(64))), ("gguf",)),
-    Refused("modelopt-nvfp4", "two weights in a byte, weight_scale_2", "5.5; Model-Optimizer nvfp4",
+    Refused("modelopt-nvfp4", "two weights in a byte, weight_scale_2", sources.MODELOPT_QUANTISED,
             drafter(LLAMA_8B, MODELOPT(LLAMA_8B, quantization_config=NVFP4, **ONE_ID), four_bits, {}),
             ("nvfp4|four bits|4.bit|blocks", "quantised")),
-    Refused("fp8-without-scale", "float8 weights, and no scale of any", "5.5",
+    Refused("fp8-without-scale", "float8 weights, and no scale of any", "a quantised file that lost its scales",
             drafter(LLAMA_8B, MODELOPT(LLAMA_8B, **ONE_ID), eight_bits_alone, {}), (r"_proj\.weight", "scale|quantised")),
-    Refused("eagle-1", "fc joins embedding and state, a plain layer", "1b; SafeAILab/EAGLE eagle/model/cnets1.py",
+    Refused("eagle-1", "fc joins embedding and state, a plain layer", "SafeAILab/EAGLE eagle/model/cnets1.py",
             model_file(eagle_1(), config(LLAMA_8B, architectures=["LlamaForCausalLM"], bias=True, draft_vocab_size=...)),
             ("eagle-1",)),
-    Refused("deepseek-mtp", "enorm, hnorm, eh_proj", "2.1; DeepSeek-V3's layer 61", model_file(mtp(), mla_config(KIMI)),
+    Refused("deepseek-mtp", "enorm, hnorm, eh_proj",
+            "deepseek-ai/DeepSeek-V3 README_WEIGHTS.md", model_file(mtp(), mla_config(KIMI)),
             ("mtp|multi-token",)),
-    Refused("whole-target", "six plain layers, no fc", "5.1",
+    Refused("whole-target", "six plain layers, no fc", "any target's own folder",
             model_file(whole_target(), config(replace(LLAMA_8B, layers=6), architectures=["LlamaForCausalLM"])), ("target",)),
-    Refused("lora-adapter", "adapter_model.safetensors, adapter_config.json", "row 8, 5.4; peft",
+    Refused("lora-adapter", "adapter_model.safetensors, adapter_config.json", sources.MODELOPT_EXPORT,
             folder_of(adapter_model__safetensors=lora, adapter_config__json=partial(write_json, content={"peft_type": "LORA"})),
             ("lora",)),
-    Refused("short-d2t", "22 offsets for a head of 24 rows", "5.2; TorchSpec's pruning drops ids beyond V",
+    Refused("short-d2t", "22 offsets for a head of 24 rows", "lightseekorg/TorchSpec torchspec/data/preprocessing.py",
             drafter(LLAMA_8B, SPECFORGE, lambda found: no_t2d(found) | {"d2t": found["d2t"][:22].clone()}, spelled=midlayer),
             ("d2t", r"\b22\b", r"\b24\b")),
-    Refused("no-maps", "24 draft ids of 96, no d2t, no t2d", "5.2; Model-Optimizer's Megatron export",
+    Refused("no-maps", "24 draft ids of 96, no d2t, no t2d", sources.MODELOPT_MEGATRON,
             drafter(LLAMA_8B, MODELOPT(LLAMA_8B, **ONE_ID), without("d2t", "t2d"), {}, spelled=midlayer),
             ("neither d2t nor t2d",)),
-    Refused("modelopt-lost-norm", "two layers, and the second's input_layernorm was not exported", "row 8b",
+    Refused("modelopt-lost-norm", "two layers, and the second's input_layernorm was not exported", "NVIDIA/Model-Optimizer#689",
             drafter(TWO, MODELOPT(TWO, **ONE_ID), without("t2d", "midlayer.1.input_layernorm.weight"), {}, spelled=numbered),
             (r"(layers|midlayer)\.1\.input_layernorm", "2025-12|model-?opt")),
-    Refused("unknown-tensor", "attention sinks, which no drafter here has", "5.2",
+    Refused("unknown-tensor", "attention sinks, which no drafter here has", "made up: nothing may be skipped in silence",
             drafter(LLAMA_8B, SPECFORGE, lambda found: found | {"midlayer.self_attn.sinks": torch.zeros(4)}, spelled=midlayer),
             (r"self_attn\.sinks",)),
     Refused("no-aux-states", "use_aux_hidden_state false: no fc, the target's last state alone",
-            "1b; nvidia/gpt-oss-120b-Eagle3-short",
+            "sgl-project/sglang#14920, sgl-project/sglang#32334",
             drafter(replace(LLAMA_8B, Vd=96), SHORT_CONTEXT, without("fc.weight", "layers.0.hidden_norm.weight"),
             {"maps": False}),
             ("use_aux_hidden_state|last state|final state",)),
-    Refused("no-last-norm", "use_last_layernorm false: no norm.weight", "2.1; Model-Optimizer megatron_eagle.py",
+    Refused("no-last-norm", "use_last_layernorm false: no norm.weight",
+            "NVIDIA/Model-Optimizer modelopt/torch/speculative/plugins/megatron_eagle.py",
             drafter(LLAMA_8B, MODELOPT(LLAMA_8B, eagle_config={IDS: [1, 15, 28]} | NESTED | {"use_last_layernorm": False}),
                     without("t2d", "norm.weight"), {}), (r"\bnorm\.weight|use_last_layernorm",)),
-    Refused("peagle-without-token", "mask_hidden, and no config key for its token", "2.7; SpecForge configs/qwen3-8b-peagle.json",
+    Refused("peagle-without-token", "mask_hidden, and no config key for its token",
+            "sgl-project/SpecForge configs/qwen3-8b-peagle.json",
             drafter(TWO, PEAGLE, parts=MASK), ("mask_token_id",)),
-    Refused("specforge-raw-without-config", "training_state.pt and no config.json", "row 3b", state_without_config,
+    Refused("specforge-raw-without-config", "training_state.pt and no config.json", sources.SPECFORGE_STATE, state_without_config,
             (r"config\.json",)),
-    Refused("torchspec-raw", "a torch.distributed checkpoint", "5.4",
+    Refused("torchspec-raw", "a torch.distributed checkpoint", sources.TORCHSPEC_EXPORT,
             folder_of(config__json=partial(write_json, content=SPECFORGE), shard_0__distcp=lambda f: f.write_bytes(bytes(8))),
             ("distcp|distributed",)),
 )  # fmt: skip

@@ -14,7 +14,8 @@ from .parts import Widths, target_tensors, tensors
 @dataclass(frozen=True)
 class Layout:
     """One published way of writing a drafter. `parts` goes to `tensors`, `expects` holds Recipe fields beside those that follow
-    from the widths. A layout of the same drafter as another names it in `same_as`.
+    from the widths. A layout of the same drafter as another names it in `same_as`. `source` is public: `owner/repo path`,
+    `owner/repo#number`, or a published drafter's name; where there is none, it says in words what the layout is.
     """
 
     name: str

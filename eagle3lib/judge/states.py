@@ -1,0 +1,124 @@
+"""Two recordings of the same tokens, in one answer with its number: the same, or how the one differs from the other."""
+
+from collections.abc import Sequence
+
+from ..measure.alike import FORMS, UNLIKE, Likeness, alike, of_another, token_lag
+from ..read.capture import Capture, Label
+from .finding import Finding
+from .hypotheses import config_line, name_of
+
+EXACT = 1e-3  # a slot this near to a recorded stream is it to the last digit of half precision's sums
+NEAR = 0.05  # and this near it is it, in eight bits or after sums in another order
+SCALED = 0.1  # a scale this far from 1 is another one
+OTHER_FORM = {  # form of `alike` -> name, and what to do
+    "one size": ("normed states", "capture before any norm"),
+    "without residual": ("residual", "capture hidden_states + residual"),
+    "part": ("residual", "sum over all ranks before capturing: one rank's part of the layer's sum is recorded"),
+    "another basis": ("another target", "states of one and the same target: weights that were turned or merged are another one"),
+}
+
+
+def compare_captures(
+    mine: Sequence[Capture],
+    theirs: Sequence[Capture],
+    expected: Sequence[Label] | None = None,
+    who: tuple[str, str] = ("the first recording", "the second"),
+) -> Finding:
+    """What stands in each slot of `mine`, by the streams of `theirs` on the same tokens; one Finding.
+
+    `expected`: what each slot should be; by default the streams of the same names, or, where slots have none, those of `theirs`
+    in order. Tokens are aligned first, at lags of up to two; the first rows, the attention sink, are left out. Level "ok": the
+    same (evidence: each distance), "note": the same in another precision, "open": no tokens in common, "fault": anything else.
+    """
+    me, them = who
+    if lag := token_lag(mine, theirs):
+        what = f"token ids of {me} are {abs(lag)} {'late' if lag < 0 else 'early'}: token t is token t{lag:+d} of {them}"
+        return Finding("fault", "captures", what, {"lag": lag}, change="hand over row t with token t", name="tokens")
+    found = alike(mine, theirs)
+    if not found:
+        what = f"{me} and {them} have no sample of one name whose first 16 tokens are the same: not the same text"
+        return Finding("open", "captures", what, settle="the same prompts, recorded on both sides", name="text")
+    expected = tuple(expected or _same_names(found, theirs))
+    found = found[: len(expected)]
+    evidence = {f"{one.slot}: distance to {said(one)}": one.distance for one in found}
+    answer = _states(found, expected, mine, theirs, who)
+    return (
+        Finding("fault", "captures", answer[1], evidence, change=answer[2], name=answer[0])
+        if answer
+        else _same(found, evidence, who)
+    )
+
+
+def _same_names(found: Sequence[Likeness], theirs: Sequence[Capture]) -> list[Label]:
+    slots, streams = [one.slot for one in found], list(theirs[0].streams)
+    return slots if set(slots) <= set(streams) else streams[: len(slots)]
+
+
+def _states(
+    found: Sequence[Likeness], expected: tuple, mine: Sequence[Capture], theirs: Sequence[Capture], who: tuple[str, str]
+) -> tuple[str, str, str] | None:
+    """Name, sentence and change of the first thing that differs, the gravest first; None where nothing does."""
+    me, them = who
+    far = [one for one in found if not one.distance < max(NEAR, min(one.second / 4, UNLIKE))]
+    if far and (pair := of_another(mine, theirs, NEAR)):
+        change = "one request at a time, and look for what mixes them: batching, overlap, a cache of prefixes"
+        return "rows of other tokens", f"the states of {me} for {pair[0]} are those of {pair[1]} in {them}", change
+    exact = [one for one in found if one not in far and one.form == "as it is" and not one.lag and abs(one.scale - 1) < SCALED]
+    misplaced = [one for one in exact if one.stream != expected[found.index(one)]]
+    if far and misplaced:
+        here = tuple(one.stream if one in exact else None for one in found)
+        what = f"{_place(misplaced[0])} of {me} is {said(misplaced[0])} of {them}{_shifted(here, expected)}"
+        return "streams", f"{what}; {_place(far[0])} was not recorded there", config_line(expected)
+    elsewhere = far and far[0].stream != expected[found.index(far[0])]
+    if far and exact and elsewhere:  # rows, scale and basis are right, so the other slots are streams too
+        what = f"{_place(far[0])} of {me} is no stream that was recorded in {them}, {_place(exact[0])} is {said(exact[0])}"
+        return "streams", what, config_line(expected)
+    if far:
+        what = f"{_place(far[0])} of {me} is none of the streams of {them} (distance {far[0].distance:.2f})"
+        return "unknown", what, ""
+    here = tuple(one.stream for one in found)
+    if here != expected:
+        return (
+            "streams",
+            f"{me} holds {name_of(here)}, where {name_of(expected)} belong{_shifted(here, expected)}",
+            config_line(expected),
+        )
+    odd = next((one for one in found if one.form != "as it is"), None)
+    if odd:
+        name, change = OTHER_FORM[odd.form]
+        return name, f"{_place(odd)} of {me} is {said(odd)} of {them}", change
+    late = next((one for one in found if one.lag), None)
+    if late:
+        what = f"rows of {me} are {abs(late.lag)} {'late' if late.lag < 0 else 'early'}: row t is row t{late.lag:+d} of {them}"
+        return "rows", what, "hand over row t with token t"
+    scaled = next((one for one in found if abs(one.scale - 1) > SCALED), None)
+    if scaled:
+        what = f"states of {me} are {scaled.scale:.3g} times as large as in {them}, {_place(scaled)}"
+        return "scale", what, "find what scales or sums them: a reduction over ranks done twice, or not done"
+    return None
+
+
+def _place(one: Likeness) -> str:
+    return f"r_{one.slot}" if isinstance(one.slot, int) else one.slot if one.slot.startswith("slot") else f"slot {one.slot}"
+
+
+def _shifted(here: tuple, expected: tuple) -> str:
+    """Whether slots stand one place on: the published case."""
+    if len(here) > 1 and (here[:-1] == expected[1:] or here[1:] == expected[:-1]):
+        return ": every slot one place on"
+    return ": the same ones in another order" if set(here) == set(expected) else ""
+
+
+def _same(found: Sequence[Likeness], evidence: dict, who: tuple[str, str]) -> Finding:
+    most = max(one.distance for one in found)
+    if most < EXACT:
+        return Finding("ok", "captures", f"states of {who[0]} are those of {who[1]} (largest distance {most:.1g})", evidence)
+    what = f"states of {who[0]} are those of {who[1]} in another precision or order of sums (largest distance {most:.1g})"
+    return Finding("note", "captures", what, evidence, name="precision")
+
+
+def said(one: Likeness) -> str:
+    """What a slot is, in words."""
+    stream = f"r_{one.stream}" if isinstance(one.stream, int) else str(one.stream)
+    form = FORMS[one.form] + (f" ({one.scale:.2f} of it)" if one.form == "part" else "")
+    return stream + (f" {form}" if form else "") + (f" at lag {one.lag:+d}" if one.lag else "")
