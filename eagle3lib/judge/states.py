@@ -59,7 +59,7 @@ def _states(
 ) -> tuple[str, str, str] | None:
     """Name, sentence and change of the first thing that differs, the gravest first; None where nothing does."""
     me, them = who
-    far = [one for one in found if not one.distance < max(NEAR, min(one.second / 4, UNLIKE))]
+    far = [one for one in found if not _told(one)]
     if far and (pair := of_another(mine, theirs, NEAR)):
         change = "one request at a time, and look for what mixes them: batching, overlap, a cache of prefixes"
         return "rows of other tokens", f"the states of {me} for {pair[0]} are those of {pair[1]} in {them}", change
@@ -96,6 +96,12 @@ def _states(
         what = f"states of {me} are {scaled.scale:.3g} times as large as in {them}, {_place(scaled)}"
         return "scale", what, "find what scales or sums them: a reduction over ranks done twice, or not done"
     return None
+
+
+def _told(one: Likeness) -> bool:
+    """Whether a slot is what it is nearest to: nearly it, or, as it stands, much nearer than to any other stream."""
+    much = one.form == "as it is" and one.distance < min(one.second / 4, UNLIKE)
+    return one.distance < NEAR or much
 
 
 def _place(one: Likeness) -> str:
