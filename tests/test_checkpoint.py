@@ -1,6 +1,7 @@
 """Checkpoints: every layout that should open does, lazily; every wrong one is refused in one sentence."""
 
 import json
+import re
 
 import pytest
 import tiny
@@ -435,3 +436,66 @@ def test_an_impossible_rope_base(tmp_path, base):
 def test_a_path_that_no_file_can_have():
     with pytest.raises(e3.InputError, match="cannot be a folder"):
         e3.open_checkpoint("x" * 5000)
+
+
+def speculators_like(**inner) -> dict:
+    return {"speculators_model_type": "eagle3", "transformer_layer_config": {"model_type": "llama", **inner}}
+
+
+MASKED = {"mask_hidden": lambda _: torch.ones(1, 1, 3 * tiny.H)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "tensors", "words"),
+    [
+        ({}, {"d2t": lambda t: t.bfloat16()}, "d2t is torch.bfloat16, expected whole numbers"),
+        ({}, {"midlayer.mlp.up_proj.weight_scale": lambda _: torch.ones(1)}, "has a weight_scale beside it"),
+        ({}, {"midlayer.self_attn.q_norm.weight": lambda _: torch.ones(tiny.D)}, "k_norm.weight is missing"),
+        (speculators_like(sliding_window=8, layer_types=["sliding_attention"]), {}, "sliding_window is 8"),
+        ({"rope_parameters": {"full": {"rope_theta": 5e5}, "sliding": {"rope_theta": 1e4}}}, {}, "and they differ"),
+        ({"rope_scaling": {"factor": 8.0}}, {}, "has a factor and no rope_type"),
+        ({"rope_scaling": {"rope_type": "yarn", "type": "linear", "factor": 8.0}}, {}, "says two types"),
+        ({"rope_scaling": {"type": "linear", "factor": float("inf")}}, {}, "needs numbers above zero"),
+        ({"rope_scaling": {"type": "yarn", "factor": 8.0, "original_max_position_embeddings": -4}}, {}, "above zero"),
+        ({"partial_rotary_factor": 0.1}, {}, "leaves 0 channels to turn"),
+        ({"num_attention_heads": 32, "head_dim": 1}, {}, "expected an even number, 4 or more"),
+        ({"architectures": ["PEagleDraftModel"], "mask_token_id": 3}, {}, "tensor mask_hidden is missing"),
+        ({"mask_token_id": tiny.V}, MASKED, "below vocab_size"),
+        ({"mask_token_id": 3, "ptd_token_id": 4}, MASKED, "name different tokens"),
+        ({"norm_before_residual": True, "eagle_config": {"norm_before_residual": False}}, {}, "contradict each other"),
+        ({"target_hidden_size": 16}, {}, "but fc.weight takes 6 streams of 16"),
+    ],
+)  # fmt: skip
+def test_what_would_run_as_another_drafter_is_refused(tmp_path, changes, tensors, words):
+    held = tiny.drafter_tensors()
+    held |= {name: change(held.get(name)) for name, change in tensors.items()}
+    if "d2t" in tensors:
+        del held["t2d"]
+    with pytest.raises(e3.InputError, match=re.escape(words)):
+        e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", held, **changes))
+
+
+def test_eight_bits_need_a_scale_that_is_one(tmp_path):
+    held, name = tiny.drafter_tensors(), "midlayer.mlp.up_proj.weight"
+    held[name] = held[name].to(torch.float8_e4m3fn)
+    for scale in (torch.tensor([-1.0]), torch.tensor([1]), torch.tensor([float("inf")])):
+        with pytest.raises(e3.InputError, match="is no scale"):
+            e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", held | {f"{name}_scale": scale}))
+
+
+def test_a_bin_of_the_old_kind_opens(tmp_path):
+    folder = tiny.write_drafter(tmp_path / "drafter")
+    (folder / "model.safetensors").unlink()
+    torch.save(tiny.drafter_tensors(), folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    assert len(e3.open_checkpoint(folder).names) == 16
+
+
+def test_parallel_drafting_cannot_be_set_by_hand(tiny_checkpoint):
+    with pytest.raises(e3.InputError, match="has no mask_hidden"):
+        e3.Drafter(tiny_checkpoint, tiny_checkpoint.recipe.replace(mask_token=3))
+
+
+@pytest.mark.parametrize("given", [{"device": "banana"}, {"device": "cuda:99"}, {"dtype": torch.int8}, {"dtype": "int8"}])
+def test_devices_and_precisions_that_are_none(tiny_checkpoint, given):
+    with pytest.raises(e3.InputError, match="expected"):
+        e3.Drafter(tiny_checkpoint, **given)

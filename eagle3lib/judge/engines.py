@@ -61,7 +61,8 @@ def captured(config: dict, n_layers: int | None) -> list[Captured]:
             found.append(Captured(rule, tuple(sorted({2, L // 2, L - 3})) if L else None, "no ids that it reads: its default"))
             continue
         add += bool(rule.add_if_first_is_1 and ids[0] == 1)
-        found.append(Captured(rule, tuple(sorted({n + add for n in ids})), f"{'.'.join(place)} {ids}"))
+        streams = tuple(sorted({n + add for n in ids if n + add >= 0}))  # an engine has nothing to capture below r_0
+        found.append(Captured(rule, streams, f"{'.'.join(place)} {ids}"))
     return found
 
 

@@ -43,6 +43,8 @@ def provenance(ckpt: Checkpoint, name: str, ids: Int[Tensor, " N"], tensor: Tens
     """Where the values of one tensor come from, as far as rows `ids` of it, `tensor`, tell."""
     if name in ("d2t", "t2d"):
         return "a map of tokens"
+    if not bool(torch.isfinite(tensor.float()).all()):
+        return "broken: NaN or infinite numbers"
     if ckpt.target is not None and name in ("embed_tokens.weight", "lm_head.weight", "norm.weight"):
         theirs, mine = _targets(ckpt, name, ids, tensor)
         if theirs.shape == mine.shape and _same(mine, theirs):

@@ -140,6 +140,10 @@ def open_checkpoint(path: str | Path, target: str | Path | None = None) -> Check
         )
     check_shapes(folder, recipe, shapes)
     check_dtypes(folder, files, names, scales)
+    for theirs in scales.values():
+        scale = files[theirs]
+        if not scale.is_floating_point() or not bool(((scale.float() > 0) & torch.isfinite(scale.float())).all()):
+            raise BrokenError(f"{folder}: {theirs} is no scale (numbers above zero, floating point): export the drafter anew")
     target_ids = read_map(folder, recipe, files, names)
     ckpt = Checkpoint(folder, config, files, names, ignored, recipe, target_ids, opened, layout, scales)
     if opened is not None:

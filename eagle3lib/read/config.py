@@ -75,8 +75,14 @@ class Fields:
         return int(found)
 
     def flag(self, key: str, default: bool = False) -> bool:
-        """As `get`, for true or false. Raises InputError for anything else: "false" in quotes would count as true."""
+        """As `get`, for true or false. Raises InputError for anything else ("false" in quotes would count as true), and for two
+        places that contradict each other.
+        """
         found = self.get(key, default)
+        said = {prefix + key: place[key] for prefix, place in self.places if place.get(key) is not None}
+        if len(set(map(repr, said.values()))) > 1:
+            told = " and ".join(f"{where} {value}" for where, value in said.items())
+            raise InputError(f"{self.name}: {told} contradict each other: keep the one that training had")
         if not isinstance(found, bool):
             raise InputError(f"{self.name}: field {key} is {found!r}, expected true or false")
         return found
@@ -144,6 +150,13 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, lay
         raise InputError(
             f"{name}: use_aux_hidden_state is false: the drafter takes the target's last state, which is not supported"
         )
+    streams, n_streams = read_streams(config, fields), joined // target_width
+    if streams is not None and len(streams) != n_streams:
+        raise InputError(
+            f"{name}: names {len(streams)} layers ({fields.sources['streams']}), but fc.weight takes {n_streams} streams of "
+            f"{target_width}: correct the ids, or target_hidden_size"
+        )
+    _check_windows(config, len(layers), fields, layout)
     values = dict(
         hidden_size=H,
         target_hidden_size=target_width,
@@ -153,13 +166,13 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, lay
         n_heads=n_heads,
         n_kv_heads=n_kv_heads,
         head_dim=head_dim,
-        n_streams=joined // target_width,
-        streams=read_streams(config, fields),
+        n_streams=n_streams,
+        streams=streams,
         eps=fields.number("rms_norm_eps", 1e-6, as_field="eps"),
         rope=read_rope(fields, mla.rope if mla else head_dim, layout, mla is not None),
         fused_layers=fused_layers,
         mla=mla,
-        mask_token=_read_mask_token(shapes, fields),
+        mask_token=_read_mask_token(shapes, fields, layout),
         **{flag: fields.flag(flag) for flag in FLAGS},
     )
     if fields.get("use_aux_norm") is True:  # SGLang's first name of it (sgl-project/sglang#24663)
@@ -220,6 +233,8 @@ def _read_heads(shapes: dict, fields: Fields, H: int, mla: Mla | None) -> tuple[
         fields.sources["head_dim"] = f"{fields.name}: qk_nope_head_dim + qk_rope_head_dim"
         return n_heads, n_heads, mla.nope + mla.rope
     head_dim = fields.whole("head_dim", H // n_heads)
+    if head_dim < 4 or head_dim % 2:
+        raise InputError(f"{fields.name}: {n_heads} heads of {head_dim} channels: expected an even number, 4 or more")
     heads_width = shapes["layers.0.self_attn.q_proj.weight"][0]
     if n_heads * head_dim != heads_width:
         raise BrokenError(
@@ -234,14 +249,31 @@ def _read_heads(shapes: dict, fields: Fields, H: int, mla: Mla | None) -> tuple[
     return n_heads, kv_width // head_dim, head_dim
 
 
-def _read_mask_token(shapes: dict, fields: Fields) -> int | None:
+def _check_windows(config: dict, layers: int, fields: Fields, layout: Layout) -> None:
+    """speculators masks a sliding layer's attention by its window, as its config says; others copy the target's settings."""
+    inner = config.get("transformer_layer_config") or {}
+    types = inner.get("layer_types") or ()
+    if layout.name.startswith("speculators") and inner.get("sliding_window") and "sliding_attention" in list(types)[:layers]:
+        raise InputError(
+            f"{fields.name}: transformer_layer_config.sliding_window is {inner['sliding_window']}: attention over a window only, "
+            "which this library does not run"
+        )
+
+
+def _read_mask_token(shapes: dict, fields: Fields, layout: Layout) -> int | None:
+    said = {key: token for key in MASK_TOKENS if (token := fields.get(key)) is not None}
+    if "mask_hidden" not in shapes and layout.name.endswith("P-EAGLE"):
+        raise BrokenError(f"{fields.name}: {layout.name} drafts in parallel, but tensor mask_hidden is missing: export it anew")
+    if "mask_hidden" in shapes and len(set(map(repr, said.values()))) > 1:
+        raise InputError(f"{fields.name}: {said} name different tokens for one that is not yet drafted: keep the trained one")
     if "mask_hidden" not in shapes:
         fields.sources["mask_token"] = "no mask_hidden tensor: the drafter feeds on its own states"
         return None
     for key in MASK_TOKENS:
         if (found := fields.get(key, as_field="mask_token")) is not None:
-            if not isinstance(found, int) or isinstance(found, bool) or found < 0:
-                raise InputError(f"{fields.name}: field {key} is {found!r}, expected a token id")
+            V = fields.whole("vocab_size")
+            if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < V:
+                raise InputError(f"{fields.name}: field {key} is {found!r}, expected a token id below vocab_size {V}")
             return found
     raise InputError(f"{fields.name}: mask_hidden is there (P-EAGLE), but none of {', '.join(MASK_TOKENS)} names its token")
 

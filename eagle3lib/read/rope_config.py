@@ -1,6 +1,8 @@
 """The rotary settings of a config.json, in every spelling, to a Rope."""
 
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 from .errors import InputError
 from .layouts import Layout
@@ -16,6 +18,7 @@ SCALINGS = {
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
     "yarn": ("factor",),
 }
+OPTIONAL = ("mscale", "mscale_all_dim", "attention_factor", "beta_fast", "beta_slow", "original_max_position_embeddings")
 BASE = 10000.0  # of transformers' Llama, and of whoever ignores the configured one
 FAST, SLOW = 32.0, 1.0  # YaRN's beta_fast and beta_slow where the config has none
 
@@ -40,10 +43,16 @@ def read_rope(fields, head_dim: int, layout: Layout, latent: bool = False) -> Ro
     partial = fields.get("partial_rotary_factor") or scaling.get("partial_rotary_factor") or 1
     if isinstance(partial, bool) or not isinstance(partial, int | float) or not 0 < partial <= 1:
         raise InputError(f"{fields.name}: partial_rotary_factor is {partial!r}, expected a share of each head, as 0.5")
+    if int(head_dim * partial) < 4:
+        raise InputError(
+            f"{fields.name}: partial_rotary_factor {partial} leaves {int(head_dim * partial)} channels to turn: 4 or more"
+        )
     plain = Rope.plain(float(base), int(head_dim * partial))
+    if partial != 1:
+        plain = replace(plain, about=f"{plain.about}, on {partial:.0%} of each head")
     if kind == "dynamic":
         longest = fields.whole("max_position_embeddings")
-        return Rope(plain.inv_freq, about=f"{plain.about}, dynamic from position {longest:,} on", upto=longest)
+        return replace(plain, about=f"{plain.about}, dynamic from position {longest:,} on", upto=longest)
     if kind == "linear":
         return plain.linear(float(scaling["factor"]))
     if kind == "llama3":
@@ -65,27 +74,42 @@ def mla_scale(fields) -> float:
 
 def _scaling(fields) -> tuple[Mapping, str]:
     """The object that says how positions are scaled, and its type."""
-    written = fields.get("rope_parameters") or {}
+    written = _parameters(fields)
     scaling = fields.get("rope_scaling") or written
     for spelled in (written, scaling):
         if not isinstance(spelled, dict):
             raise InputError(f"{fields.name}: rope_scaling or rope_parameters is {spelled!r}, expected an object or null")
-    kind = scaling.get("rope_type") or scaling.get("type") or "default"
+    said = {key: scaling[key] for key in ("rope_type", "type") if scaling.get(key)}
+    if len(set(map(repr, said.values()))) > 1 or (not said and scaling.get("factor")):
+        told = "says two types" if said else "has a factor and no rope_type"
+        raise InputError(f"{fields.name}: the rope scaling {told} ({scaling}): keep the one that training had")
+    kind = next(iter(said.values()), "default")
     if not isinstance(kind, str) or kind not in SCALINGS:
         raise InputError(f"{fields.name}: rope type {kind!r} is not one this library runs ({', '.join(SCALINGS)})")
-    numbers = [key for key in (*SCALINGS[kind], "mscale", "mscale_all_dim", "attention_factor", "beta_fast", "beta_slow")
+    numbers = [key for key in (*SCALINGS[kind], *OPTIONAL)
                if key in SCALINGS[kind] or scaling.get(key)]  # fmt: skip
     bad = [key for key in numbers if isinstance(scaling.get(key), bool) or not isinstance(scaling.get(key), int | float)
-           or scaling[key] <= 0]  # fmt: skip
-    if bad or (kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]):
-        raise InputError(
-            f"{fields.name}: rope type {kind!r} needs numbers above zero under {', '.join(numbers)}; it has {scaling}"
-        )
+           or not 0 < scaling[key] < math.inf]  # fmt: skip
+    if bad:
+        raise InputError(f"{fields.name}: rope type {kind!r} needs numbers above zero under {', '.join(bad)}; it has {scaling}")
+    if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:
+        raise InputError(f"{fields.name}: rope type 'llama3' needs low_freq_factor below high_freq_factor; it has {scaling}")
     return scaling, kind
 
 
-def _base(fields, scaling: Mapping) -> tuple[float, str]:
+def _parameters(fields) -> Mapping:
+    """rope_parameters (transformers 5). Where it has a set for each kind of layer, all must be the same."""
     written = fields.get("rope_parameters") or {}
+    sets = [value for value in written.values() if isinstance(value, dict)] if isinstance(written, dict) else []
+    if any(one != sets[0] for one in sets):
+        raise InputError(
+            f"{fields.name}: rope_parameters has a set for each kind of layer, and they differ: keep the drafter's own"
+        )
+    return sets[0] if sets else written
+
+
+def _base(fields, scaling: Mapping) -> tuple[float, str]:
+    written = _parameters(fields)
     if written.get("rope_theta"):
         base, where = written["rope_theta"], f"{fields.name}: rope_parameters"
     elif scaling.get("rope_theta"):

@@ -11,6 +11,7 @@ from .tensors import TensorFiles
 
 WEIGHTS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 QUANTISED = (torch.float8_e4m3fn, torch.float8_e5m2, torch.int8)
+PAIRED = {"q_norm": ("q_norm", "k_norm"), "k_norm": ("k_norm", "q_norm")}  # one without the other is half a norm
 FLAG_OF = {"input_norm": "norm_before_fc", "fc_norm": "fc_norm"}  # first part of a tensor's name -> the flag that uses it
 
 
@@ -29,6 +30,10 @@ def check_shapes(folder: Path, recipe: Recipe, shapes: dict[str, tuple[int, ...]
                 f"{folder}: tensor {name} is there, but {flag} is not true in config.json: a forward that skips a trained norm "
                 f"is another model; set {flag} to true, or find out why it is not"
             )
+        if (other := next((PAIRED[part] for part in name.split(".") if part in PAIRED), None)) and (
+            pair := name.replace(*other)
+        ) not in shapes:
+            raise BrokenError(f"{folder}: tensor {name} is there, but {pair} is missing: convert the checkpoint anew")
         found, wanted = shapes[name], shape_of(name, meaning.shape, recipe, shapes)
         longer = name in ("embed_tokens.weight", "fc.weight") and found[0] >= wanted[0] and found[1:] == wanted[1:]
         flat = name == "mask_hidden" and found == wanted[1:]
@@ -49,7 +54,19 @@ def check_dtypes(folder: Path, files: TensorFiles, names: dict[str, str], scales
     """
     for name, theirs in names.items():
         header = files.headers[theirs]
-        if name in ("d2t", "t2d") or header.dtype in WEIGHTS:
+        if name in ("d2t", "t2d"):
+            if header.dtype.is_floating_point:
+                raise BrokenError(
+                    f"{folder}: {name} is {header.dtype}, expected whole numbers: a cast has rounded token ids; export it anew",
+                    "map",
+                )
+            continue
+        if header.dtype in WEIGHTS:
+            if name in scales:
+                raise BrokenError(
+                    f"{folder}: tensor {name} is {header.dtype} and has a weight_scale beside it: whether it is still to be "
+                    "multiplied is not told; export it anew"
+                )
             continue
         scale = files.headers[scales[name]].shape if name in scales else None
         rows = header.shape[0] if header.shape else 0

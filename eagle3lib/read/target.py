@@ -69,6 +69,11 @@ class Target:
         """Its head, or its embedding where it has no head of its own (tied)."""
         return next((name for name in HEAD if name in self.files.headers), None) or self._name(EMBEDDING)
 
+    @property
+    def head_shape(self) -> tuple[int, ...]:
+        """[V, Ht], padding included."""
+        return self.files.headers[self._head_name].shape
+
     def head_rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N Ht"]:
         """Rows `ids` of its head; of its embedding where it has no head of its own (tied)."""
         name = self._head_name

@@ -1,7 +1,9 @@
 """Tensors on disk, opened lazily: headers first, a tensor (or some of its rows) only when it is asked for."""
 
 import json
+import os
 import pickle
+import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,9 +87,14 @@ def _open(file: Path):
     try:
         if file.suffix == ".safetensors":
             return safe_open(file, "pt", "cpu")
-        loaded = torch.load(file, map_location="cpu", mmap=True, weights_only=True)
+        zipped = zipfile.is_zipfile(file)  # files of torch before 1.6 are none, and cannot be mapped
+        loaded = torch.load(file, map_location="cpu", mmap=zipped, weights_only=True)
     except FileNotFoundError:
+        if file.exists():  # what safetensors calls a file that may not be read
+            raise InputError(f"{file}: may not be read: give yourself permission (chmod)") from None
         raise InputError(f"{file}: no such file") from None
+    except PermissionError:
+        raise InputError(f"{file}: may not be read: give yourself permission (chmod)") from None
     except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
@@ -183,6 +190,8 @@ def existing_folder(path: str | Path, what: str) -> Path:
     try:
         folder = Path(path).expanduser()
         if folder.is_dir():
+            if not os.access(folder, os.R_OK | os.X_OK):
+                raise InputError(f"{folder}: may not be read: give yourself permission (chmod)")
             return folder
     except (OSError, RuntimeError, ValueError) as error:  # a name too long, a user that is not there
         raise InputError(f"{str(path)[:80]}…: cannot be a folder for {what} ({error.args[-1]}): check the path") from None

@@ -15,12 +15,24 @@ def best_device() -> str:
 
 
 def dtype_of(name: str | torch.dtype) -> torch.dtype:
-    """A dtype by its name. Raises InputError for another: the drafter runs in these."""
-    if isinstance(name, torch.dtype):
-        return name
-    if name not in DTYPES:
+    """A dtype by its name. Raises InputError for another: the drafter runs in these, or in float64."""
+    found = DTYPES.get(name) if isinstance(name, str) else name
+    if found not in (*DTYPES.values(), torch.float64):
         raise InputError(f"dtype: {name!r}, expected one of {', '.join(DTYPES)}")
-    return DTYPES[name]
+    return found
+
+
+def device_of(name: str | torch.device) -> torch.device:
+    """A device by its name. Raises InputError for one that is none, or that this machine has not."""
+    try:
+        found = torch.device(name)
+        torch.empty(1, device=found)
+    except (RuntimeError, AssertionError) as error:
+        why = str(error).splitlines()[0]
+        raise InputError(
+            f"device: {str(name)!r} cannot be used ({why}); expected cpu, or cuda where PyTorch finds a GPU"
+        ) from None
+    return found
 
 
 def block_size(device: torch.device) -> int:

@@ -19,7 +19,7 @@ from ..read.checkpoint import Checkpoint
 from ..read.errors import BrokenError, InputError
 from ..read.recipe import Recipe
 from .attention import Pair, attend, pairs_apart, rms_norm, rotate
-from .device import block_size, dtype_of
+from .device import block_size, device_of, dtype_of
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ class Drafter:
         self, ckpt: Checkpoint, recipe: Recipe | None = None, device: str = "cpu", dtype: torch.dtype | str = torch.float32
     ):
         self.recipe = recipe or ckpt.recipe
-        self.device, self.dtype = torch.device(device), dtype_of(dtype)
+        self.masked: Tensor | None = None  # [1, H] P-EAGLE: the state that stands for one not yet there
+        self.device, self.dtype = device_of(device), dtype_of(dtype)
         self.weights = {name: _finite(name, tensor.to(self.device, self.dtype)) for name, tensor in ckpt.weights()}
         self.head = _finite("lm_head.weight", ckpt.head().to(self.device, self.dtype))  # [Vd, H]
         self.block = block_size(self.device)
@@ -86,12 +87,13 @@ class Drafter:
         self.target_ids = ckpt.target_ids.to(self.device)  # [Vd] the target's id of each draft id
         self.inv_freq = torch.tensor(self.recipe.rope.inv_freq, device=self.device, dtype=torch.float32)
         self.wiring = Wiring()
-        self.masked: Tensor | None = None  # [1, H] P-EAGLE: the state that stands for one not yet there
         if self.recipe.mask_token is not None:
             self.masked = self.fuse(self.weights.pop("mask_hidden").view(1, -1))
 
     def _check_recipe(self) -> None:
-        """Raises InputError for a norm that the recipe wants and the checkpoint lacks."""
+        """Raises InputError for a norm, or parallel drafting, that the recipe wants and the checkpoint lacks."""
+        if self.recipe.mask_token is not None and self.masked is None and "mask_hidden" not in self.weights:
+            raise InputError("recipe: asks for parallel drafting (mask_token), but the checkpoint has no mask_hidden")
         for wanted, name in ((self.recipe.norm_before_fc, "input_norm.weight"), (self.recipe.fc_norm, "fc_norm.0.weight")):
             if wanted and name not in self.weights:
                 raise InputError(f"recipe: asks for a norm before fc, but the checkpoint has no {name}: leave that flag false")

@@ -27,7 +27,7 @@ from . import cli_compare, cli_verdict, options
 from .plan import Order, check_device
 from .printed import print_json, print_table, with_intervals
 
-FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", "mask_token", *FLAGS}  # widths and counts
+FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", *FLAGS}  # widths and counts
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -122,7 +122,7 @@ def _inspect(asked: argparse.Namespace) -> int:
     print(f"{ckpt}, as {ckpt.layout.name} writes it")
     print("\nWhat the files say against themselves, the worst first")
     for one in found:
-        print(f"  {one.level:7}  {one.where}: {one.what}")
+        print(f"  {one.level:7}  {one.where}: {one.what}" + (f"\n{'':11}-> {one.change}" if one.change else ""))
     print_table("Recipe", recipe)
     print_table("Tensors", tensors)
     print_table("Ignored", pd.DataFrame({"why": ckpt.ignored})) if ckpt.ignored else print("\nIgnored: nothing")

@@ -166,7 +166,15 @@ def distances(table: pd.DataFrame, rows: str, columns: str) -> Picture:
     axes.imshow(table, cmap="gray", vmin=0, vmax=1)
     for i, row in enumerate(table.to_numpy()):
         for j, value in enumerate(row):
-            axes.text(j, i, f"{value:.2f}" if value < 10 else f"{value:.0f}", ha="center", va="center", fontsize=9, color="white" if value < 0.6 else "black")
+            axes.text(
+                j,
+                i,
+                f"{value:.2f}" if value < 10 else f"{value:.0f}",
+                ha="center",
+                va="center",
+                fontsize=9,
+                color="white" if value < 0.6 else "black",
+            )
     axes.set_xticks(range(len(table.columns)), map(label, table.columns))
     axes.set_yticks(range(len(table)), map(label, table.index))
     axes.set_xlabel(columns)
