@@ -32,6 +32,7 @@ from .read.recipe import Recipe
 from .read.rope import Rope
 from .read.served import read_served
 from .read.target import Target, open_target
+from .read.vocab_map import read_vocab_map
 from .run.chain import Chain, Hits, chain_hits, hits
 from .run.decode import Decoded, speculative_decode
 from .run.drafter import Drafter, Memory
@@ -43,6 +44,6 @@ __all__ = [
     "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags", "compare",
     "compare_captures", "distances", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
     "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_flags",
-    "read_served", "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode", "streams_to_record",
-    "trainer_figures", "verdict", "what_to_record", "write_captures",
+    "read_served", "read_vocab_map", "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode",
+    "streams_to_record", "trainer_figures", "verdict", "what_to_record", "write_captures",
 ]  # fmt: skip

@@ -174,3 +174,11 @@ def test_fewer_streams_than_fc_takes_is_said(tiny_checkpoint):
     slots = tiny.capture().replace(streams={"slot0": torch.zeros(20, tiny.H), "slot1": torch.zeros(20, tiny.H)}, known={})
     with pytest.raises(e3.InputError, match=r"2 streams were recorded \(slot0, slot1\), but fc takes 3"):
         slots.joined(tiny_checkpoint.recipe)
+
+
+def test_streams_that_lie_side_by_side_are_taken_as_they_are(tiny_checkpoint):
+    """Some tools do not say how wide one state is; the drafter's fc does."""
+    apart = tiny.capture(streams=(2, 3, 4))
+    wide = apart.replace(streams={"slot0": torch.cat([apart.stream(n) for n in (2, 3, 4)], dim=-1)})
+    recipe = tiny_checkpoint.recipe
+    assert torch.equal(wide.joined(recipe), apart.joined(recipe))

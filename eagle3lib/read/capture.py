@@ -69,12 +69,14 @@ class Capture:
                 f"{self.name}: streams {', '.join(map(str, self.streams))} are labelled, but neither config.json nor the "
                 f"engine's default says which {recipe.n_streams} the drafter takes: give streams= (--set streams=)"
             )
+        parts = [self.stream(label) for label in labels]
+        if len(parts) == 1 and parts[0].shape[1] == recipe.n_streams * recipe.target_hidden_size:
+            return parts[0]  # side by side already: some tools do not say how wide one stream is
         if len(labels) < recipe.n_streams:
             raise InputError(
                 f"{self.name}: {len(labels)} streams were recorded ({', '.join(map(str, labels))}), but fc takes "
                 f"{recipe.n_streams}"
             )
-        parts = [self.stream(label) for label in labels]
         wrong = next(
             (label for label, part in zip(labels, parts, strict=True) if part.shape[1] != recipe.target_hidden_size), None
         )
