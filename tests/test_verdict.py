@@ -1,6 +1,7 @@
 """The verdict names the place and the thing, accuses nobody without a margin, and works with whatever it is given."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -339,3 +340,40 @@ def test_other_prompts_of_as_many_tokens_are_no_other_count(tiny_checkpoint):
     accepted = round(rounds * (walk.tau(2) - 1))
     other = log_of(walk, 2, requests=None, rounds=rounds, accepted=accepted, accept_length=1 + accepted / rounds)
     assert e3.verdict(tiny_checkpoint, captures, logs=[other]).where in ("nothing", "training or text")
+
+
+@pytest.mark.parametrize("plus", [1.0, -1.0])
+def test_a_log_that_counts_one_more_or_less(tiny_checkpoint, plus):
+    """A log that tells its mean only: the root counted too, or the target's own token left out."""
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter)
+    tau = e3.acceptance(drafter, captures, e3.Chain(2)).tau(2)
+    log = Served("SGLang log", None, None, None, tau + plus, None, "log")
+    found = e3.verdict(tiny_checkpoint, captures, logs=[log], steps=2)
+    assert (found.where, found.what) == ("metric definition", "definition")
+
+
+def test_another_measured_k_pays():
+    measured = [e3.Measured(2, 110, 1.6), e3.Measured(8, 60, 1.7)]
+    found = e3.verdict(measured=measured, baseline=90, steps=8)
+    assert (found.where, found.what, found.do) == ("flags", "draft steps", "draft K = 2 steps")
+    assert e3.verdict(measured=measured, baseline=90, steps=2).where == "cannot tell"  # that one pays
+
+
+def test_an_engine_that_is_near_a_hypothesis_in_its_own_manner(tiny_checkpoint):
+    """Tokens one behind, but for the first round of each request: nothing fits exactly, and one way is nearest by far."""
+    drafter = e3.Drafter(tiny_checkpoint)
+    captures = text_of(drafter, 20)
+    behind = drafter.but(wiring=replace(drafter.wiring, token=0))
+    walk = e3.acceptance(behind, captures, e3.Chain(2))
+    counts = {}
+    for number, (name, rounds) in enumerate(walk.walks[2].items()):
+        tokens = int(rounds @ [1, 2, 3])
+        twos = int(rounds[2]) + (number % 4 == 0)  # every fourth request accepts two drafts once more
+        ones = int(rounds[1])
+        counts[name] = np.array([tokens - 2 * ones - 3 * twos, ones, twos])
+    total = sum(counts.values())
+    tau = 1 + float(total @ [0, 1, 2] / total.sum())
+    log = Served("log", 2, int(total.sum()), int(total @ [0, 1, 2]), tau, counts, "log")
+    found = e3.verdict(tiny_checkpoint, captures, served=spoiled(captures, lambda i, c: c.stream(i + 2)), logs=[log])
+    assert (found.where, found.what) == ("engine", "tokens")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from .checks import check_captures
 from .finding import Finding, Findings
 from .flags import check_flags
 from .heads import WEAKEST
-from .hypotheses import Hypothesis, ends_normed, name_of, single_changes
+from .hypotheses import Hypothesis, ends_normed, name_of, single_changes, streams_are
 from .probe import Probe, probe
 from .serving import Match, match
 from .states import compare_captures
@@ -274,7 +275,7 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     """Whose counts the server prints. Ways to run the drafter: the streams that engines take, each single change."""
     recipe = found.ckpt.recipe.replace(streams=found.probe.playable)
     drafter = Drafter(found.ckpt, recipe, device, dtype)
-    ways = [way for way in found.probe.choices[:CHOICES] if way.name != name_of(recipe.streams)]
+    ways = [way for way in _engine_choices(found.probe, some[0]) if way.name != name_of(recipe.streams)]
     last = all(ends_normed(one, recipe) for one in some)
     ways += single_changes(drafter, found.ckpt, list(some[0].streams), last)
     expected = Acceptance.of(found.served or found.now)
@@ -282,6 +283,17 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     if len(found.now[0].hit) < K:
         return found
     return replace(found, match=match(found.run, K, expected, drafter, some, ways))
+
+
+def _engine_choices(probed: Probe, sample: Capture) -> list[Hypothesis]:
+    """Streams that an engine may have joined: those a layer or two off (sgl-project/sglang#25454), the same in another order, and
+    the best of those probed.
+    """
+    used, there = probed.playable, set(sample.streams)
+    likely = [tuple(n + by for n in used) for by in (1, -1)] if all(isinstance(n, int) for n in used) else []
+    likely += list(permutations(used))
+    found = {name_of(streams): streams_are(streams) for streams in likely if set(streams) <= there}
+    return list((found | {way.name: way for way in probed.choices[:CHOICES]}).values())
 
 
 def reached(hits: Sequence[Hits], steps: int) -> tuple[float, float, float]:

@@ -6,8 +6,10 @@ from ..measure.acceptance import Acceptance
 from ..measure.intervals import told
 from ..measure.speed import paid, round_time
 from .answer import NOTHING, Answer
-from .evidence import Evidence, settings
+from .evidence import Evidence, Measured, reached, settings
 from .heads import lowest
+
+ONE_APART = 0.02  # accept lengths that differ by exactly one differ by their definition
 
 
 def of_the_flags(e: Evidence) -> Answer | None:
@@ -28,7 +30,8 @@ def of_the_flags(e: Evidence) -> Answer | None:
 
 def of_the_definition(e: Evidence) -> Answer | None:
     """Accept lengths that cannot be ones, and claims that another definition explains."""
-    for one in e.measured:
+    logged = [Measured(e.run.steps or e.steps, 0.0, e.run.accept_length)] if e.run else []
+    for one in (*e.measured, *logged):
         if one.steps and one.accept_length < 1:
             what = f"accept length {one.accept_length:g} at K = {one.steps} is below 1: the target's own token is not counted"
             do = f"add 1: {one.accept_length + 1:g} by the definition used here"
@@ -39,12 +42,13 @@ def of_the_definition(e: Evidence) -> Answer | None:
             return Answer(
                 "metric definition", "definition", f"The numbers do not go together: accept length {what}.", do, "certain"
             )
-    if e.match and e.match.same_text and e.match.differs and not e.match.fits:
-        for plus in (1, -1):
-            if abs(e.run.accept_length + plus - e.match.predicted) < 0.02:
-                sign = "less" if plus > 0 else "plus"
-                what = f"the server's {e.run.accept_length:.2f} is the predicted {e.match.predicted:.2f} {sign} 1"
-                return Answer("metric definition", "definition", f"The count differs, not the drafting: {what}.", sure="likely")
+    if e.run and e.now and not (e.match and (e.match.fits or not e.match.differs) and e.match.same_text):
+        drafted = reached(e.served or e.now, e.steps)[0]
+        for plus, counted in ((1, "leaves the target's own token out"), (-1, "counts the root as well")):
+            if abs(e.run.accept_length + plus - drafted) < ONE_APART:
+                what = f"the server's {e.run.accept_length:.2f} and the {drafted:.2f} reached by hand are 1 apart"
+                sentence = f"The count differs, not the drafting: {what}, as where one {counted} (SafeAILab/EAGLE#132)."
+                return Answer("metric definition", "definition", sentence, "", "likely", "rounds and accepted drafts, not a mean")
     return None
 
 
@@ -112,8 +116,15 @@ def of_the_economics(e: Evidence) -> Answer | None:
             "economics", "round time", sentence, do, "certain, of these timings", "round times at two values of K", e.mended
         )
     slow = [one for one in known if one.tokens_per_second < e.baseline]
+    best = max(known, key=lambda one: one.tokens_per_second)
     if len(slow) < len(known):
-        return None
+        if best.steps == e.steps or not any(one.steps == e.steps for one in slow):
+            return None
+        sentence = (
+            f"K is badly chosen: K = {best.steps} gives {best.tokens_per_second:.1f} tokens a second, measured, K = {e.steps} "
+            f"less than the baseline's {e.baseline:.1f}."
+        )
+        return Answer("flags", "draft steps", sentence, f"draft K = {best.steps} steps", "certain, of these timings")
     if len({one.steps for one in known}) < 2:
         return _at_one_steps(e, table)
     if not e.mended:

@@ -150,9 +150,8 @@ def of_the_engine(e: Evidence) -> Answer | None:
         sentence = f"The server counts {run.accept_length:.2f} where {one.predicted:.2f} is possible on this text: another count."
         return Answer("metric definition", "definition", sentence, "", "likely", "rounds and accepted drafts, not a mean")
     words = f"accept length {run.accept_length:.2f} at the server, {one.predicted:.2f} by hand on the same text"
-    sound = e.states is not None and e.states.level in ("ok", "note")  # then what the server hands over explains nothing
-    joined = [way for way in one.fits if sound and way.kind == "streams" and set(way.streams) == set(e.probe.playable)]
-    fits = [way for way in one.fits if way in joined or not (sound and way.kind in OF_STATES)]
+    sound = e.states is not None and e.states.level in ("ok", "note")  # then what is wrong comes after they are handed over
+    fits = sorted(one.fits, key=lambda way: sound and way.kind == "streams")  # sound states are seldom joined wrongly
     kinds, record = list(dict.fromkeys(way.kind for way in fits)), "the rows that the server hands its drafter (served captures)"
     if not kinds:
         sentence = (

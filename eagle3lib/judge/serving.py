@@ -16,8 +16,10 @@ from ..run.drafter import Drafter
 from .hypotheses import Hypothesis
 
 TIES = 0.002  # rounds of ways that cannot be told apart
-CLOSE = 0.02  # rounds predicted and counted may differ by so much: ties, and drafts counted past the end of a request
+DIFFERS = 0.01  # rounds, as a share, by which a server's counts are not the predicted ones: ties are a few in a thousand
+CLOSE = 0.02  # rounds predicted and counted may differ by so much where one way to run it is taken for the server's
 ALPHA = 0.01
+FAR = 0.5  # of the distance of the next kind
 GLANCE, SCREEN, ALL = 2, 8, 24  # samples on which ways to run the drafter are sorted out, and compared at last
 
 
@@ -49,10 +51,10 @@ def match(
     names = [name for name in mine.index if run.requests is None or name in run.requests]
     configured = np.array([expected.walks[steps][name] for name in names])  # [requests, K + 1] rounds by accepted drafts
     theirs = None if run.requests is None else np.array([run.requests[name] for name in names])  # likewise
-    differs = _apart(configured, configured, theirs, run) > CLOSE
+    differs = _apart(configured, configured, theirs, run) > DIFFERS
     if differs and theirs is not None and len(names) > SCREEN:
         differs = bool(wilcoxon(configured.sum(1), theirs.sum(1)).pvalue < ALPHA)
-    rows, fits = {}, []
+    rows, tried, fits = {}, [], []
     if differs:
         by_name = {capture.name: capture for capture in captures}
         some = [by_name[name] for name in names]
@@ -60,6 +62,7 @@ def match(
             counts, apart = _tried(way, drafter, some, configured, theirs, run)
             unlike = _unlike(counts, theirs, run)
             rows[way.name] = {"kind": way.kind, "accept length": _tau(counts), "apart": unlike}
+            tried.append((unlike, way))
             if apart <= CLOSE:
                 fits.append((unlike, way))
     table = pd.DataFrame.from_dict(rows, orient="index", columns=["kind", "accept length", "apart"]).sort_values("apart")
@@ -67,7 +70,19 @@ def match(
     fits = sorted(fits, key=lambda one: int(one[0] / TIES))  # among ties the frequent first, as they were tried
     limit = 2 * nearest + TIES if nearest else 0.0  # the very same counts, request by request, are no coincidence
     fits = tuple(way for unlike, way in fits if unlike <= limit)
-    return Match(True, how, differs, expected.tau(steps), table, fits)
+    return Match(True, how, differs, expected.tau(steps), table, fits or _nearest_by_far(tried))
+
+
+def _nearest_by_far(tried: list[tuple[float, Hypothesis]]) -> tuple[Hypothesis, ...]:
+    """The one way that is much nearer to the server's counts than any of another kind, where none is theirs: engines do what a
+    hypothesis says in their own manner.
+    """
+    tried = sorted(tried, key=lambda one: one[0])
+    if not tried or tried[0][0] > 5 * CLOSE:
+        return ()
+    nearest, way = tried[0]
+    second = next((unlike for unlike, other in tried if other.kind != way.kind), float("inf"))
+    return (way,) if nearest < FAR * second else ()
 
 
 def _tried(

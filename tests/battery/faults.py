@@ -58,7 +58,7 @@ CAPTURE = (
     fault("first and second slot swapped", c.swapped_front, "streams"),
     fault("ids one less", c.ids_early, "streams", reads=before),
     fault("ids one more", c.ids_late, "streams", reads=after),
-    fault("last layer thrice", c.last_thrice, "streams"),
+    fault("last layer thrice", c.last_thrice, "streams, one tensor twice"),
     fault("one slot twice", c.slot_twice, "streams, one tensor twice"),
     fault("last slot from the last layer", c.final_layer, "streams", reads=lambda own: (30,)),
     fault("layers 1, 2, 3", c.first_three, "streams", reads=lambda own: (1, 2, 3)),
