@@ -56,6 +56,7 @@ def summary(rows: Sequence[dict]) -> list[str]:
     new = [row for row in rows if row["name"] not in seen and not row["tune"]]
     for title, some in [
         ("all", rows),
+        ("faults that show in what was given", [row for row in rows if row["sight"] == "visible"]),
         *([("never looked at before", new)] if len(new) not in (0, len(rows)) else []),
         *((group, [r for r in rows if r["group"] == group]) for group in groups),
     ]:
