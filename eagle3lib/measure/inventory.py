@@ -12,7 +12,7 @@ from ..read.checkpoint import Checkpoint
 from ..read.names import expected
 from ..read.recipe import Recipe
 
-SAMPLE = 512  # rows of a matrix that are looked at, evenly spread
+SAMPLE, NUMBERS, FEWEST = 512, 2**20, 32  # rows of a matrix that are looked at: at most 512, and a million numbers
 NORMAL = 0.05  # excess kurtosis of a matrix still normal; standard error sqrt(24 / n): 0.02 for 60,000 entries
 UNIFORM = -1.2  # excess kurtosis of a uniform distribution
 
@@ -21,14 +21,15 @@ def inventory(ckpt: Checkpoint) -> pd.DataFrame:
     """A row for each tensor that is used. Columns: tensor, name in the file, shape, dtype, MB, meaning, std, provenance.
 
     *provenance*: "the target's" (its rows, compared by value up to the dtype), "untouched" (still as a module is made), or
-    "its own". Without the target, only what the file itself can show. Of each matrix 512 rows are read, evenly spread: `std` and
-    provenance are theirs.
+    "its own". Without the target, only what the file itself can show. Of each matrix at most 512 rows are read, evenly spread:
+    `std` and provenance are theirs.
     """
     meanings = expected(ckpt.recipe)
     rows = []
     for name in tqdm(sorted(ckpt.names), desc="tensors", unit="tensor", leave=False):
         header = ckpt.files.headers[ckpt.names[name]]
-        ids, tensor = ckpt.some_rows(name, SAMPLE)
+        most = min(SAMPLE, max(FEWEST, NUMBERS // header.shape[-1]))
+        ids, tensor = ckpt.some_rows(name, most)
         told = meanings[name]
         rows.append(
             {"tensor": name, "in the file as": ckpt.names[name], "shape": " x ".join(map(str, header.shape)),
