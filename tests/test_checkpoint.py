@@ -278,7 +278,7 @@ def test_an_absolute_map_is_not_taken_for_offsets(tmp_path):
 def test_two_maps_that_disagree(tmp_path):
     tensors = tiny.drafter_tensors()
     tensors["t2d"] = tensors["t2d"].roll(1)
-    with pytest.raises(e3.InputError, match="d2t and t2d disagree"):
+    with pytest.raises(e3.InputError, match="d2t and t2d disagree on .* tokens; first, draft id"):
         e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", tensors))
 
 
@@ -499,3 +499,15 @@ def test_parallel_drafting_cannot_be_set_by_hand(tiny_checkpoint):
 def test_devices_and_precisions_that_are_none(tiny_checkpoint, given):
     with pytest.raises(e3.InputError, match="expected"):
         e3.Drafter(tiny_checkpoint, **given)
+
+
+def test_maps_that_contradict_each_other_are_told_apart(tmp_path):
+    held = tiny.drafter_tensors()
+    ids = held["d2t"] + torch.arange(tiny.VD)
+    other = {
+        "in another order": {"d2t": ids.flip(0) - torch.arange(tiny.VD)},
+        "t2d marks 3 tokens": {"t2d": torch.arange(tiny.V) < 3},
+    }
+    for words, change in other.items():
+        with pytest.raises(e3.InputError, match=words):
+            e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", held | change))

@@ -179,9 +179,22 @@ def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, 
             f"ones of {r.vocab_size}: it should hold offsets (target id minus draft id)",
             "map",
         )
-    if "t2d" in names and not torch.equal(files[names["t2d"]].bool().nonzero()[:, 0], ids):
-        raise BrokenError(
-            f"{folder}: d2t and t2d disagree on which {len(ids)} tokens the drafter knows: d2t should hold offsets, ascending",
-            "map",
-        )
+    if "t2d" in names:
+        _check_maps(folder, ids, files[names["t2d"]].bool().nonzero()[:, 0])
     return ids
+
+
+def _check_maps(folder: Path, by_d2t: Int[Tensor, " Vd"], by_t2d: Int[Tensor, " N"]) -> None:
+    """Raises BrokenError where the two maps name different tokens, or one of them another order."""
+    anew = "one of the two is of another vocabulary, or d2t holds no offsets (target id minus draft id): export both anew"
+    if len(by_t2d) != len(by_d2t):
+        raise BrokenError(f"{folder}: t2d marks {len(by_t2d)} tokens, d2t names {len(by_d2t)}: {anew}", "map")
+    apart = (by_t2d != by_d2t).nonzero()[:, 0]
+    if not len(apart):
+        return
+    i, order = int(apart[0]), torch.equal(by_d2t.sort().values, by_t2d)
+    told = "name the same tokens in another order" if order else f"disagree on {len(apart)} of {len(by_d2t)} tokens"
+    raise BrokenError(
+        f"{folder}: d2t and t2d {told}; first, draft id {i} is token {int(by_d2t[i])} by d2t, {int(by_t2d[i])} by t2d: {anew}",
+        "map",
+    )

@@ -129,9 +129,9 @@ def read_json(file: Path) -> dict:
     except FileNotFoundError:
         raise InputError(f"{file}: no such file") from None
     except (ValueError, OSError, RecursionError) as error:
-        raise InputError(f"{file}: is not readable JSON ({error})") from None
+        raise InputError(f"{file}: is not readable JSON ({error}): copy it again") from None
     if not isinstance(found, dict):
-        raise InputError(f"{file}: holds a JSON {type(found).__name__}, expected an object")
+        raise InputError(f"{file}: holds a JSON {type(found).__name__}, expected an object: another file under this name?")
     return found
 
 
