@@ -30,14 +30,14 @@ def audit(ckpt: Checkpoint, probed: Probe | None = None, tensors: pd.DataFrame |
     """Everything that the files say against themselves, each engine's reading of the layer ids, and what stays open.
 
     `probed`: a probe on captures, which closes open questions. `tensors`: what `inventory` gives, where it is there already
-    (it reads every tensor once). Without the target less can be compared.
+    (it reads rows of every tensor). Without the target less can be compared.
     """
     tensors = inventory(ckpt) if tensors is None else tensors
     return Findings([*audit_config(ckpt, probed), *of_tensors(ckpt, tensors)])
 
 
 def audit_config(ckpt: Checkpoint, probed: Probe | None = None) -> Findings:
-    """The same without what needs the tensors to be read."""
+    """The same without `inventory`: of the tensors, only rows of the head and the map are read."""
     return Findings([*(finding for check in CHECKS for finding in check(ckpt)), *_open(ckpt, probed)])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ..read.checkpoint import Checkpoint
 from ..read.config import ID_PLACES, Fields
 from ..read.rope_config import read_rope
+from ..read.tensors import at
 from .engines import captured
 from .finding import Finding
 from .hypotheses import config_line, name_of
@@ -15,10 +16,7 @@ from .hypotheses import config_line, name_of
 def layer_ids(ckpt: Checkpoint) -> tuple[str, list[int]] | None:
     """The key of the layer ids in config.json, and the ids."""
     for place in ID_PLACES:
-        found: object = ckpt.config
-        for key in place:
-            found = found.get(key) if isinstance(found, dict) else None
-        if found:
+        if found := at(ckpt.config, place):
             return ".".join(place), list(found)
     return None
 

@@ -6,6 +6,8 @@ ascending order, whatever the order of the list. Sources stand in the rows.
 
 from dataclasses import dataclass
 
+from ..read.tensors import at
+
 Path = tuple[str, ...]
 KEY = "eagle_aux_hidden_state_layer_ids"
 TOP, NESTED = (KEY,), ("eagle_config", KEY)
@@ -55,7 +57,7 @@ def captured(config: dict, n_layers: int | None) -> list[Captured]:
     kind = str(config.get("model_type"))
     found = []
     for rule in (rule for rule in RULES if rule.only in ("", kind)):
-        place, ids, add = next(((p, _at(config, p), add) for p, add in rule.places if _at(config, p)), (None, None, 0))
+        place, ids, add = next(((p, ids, add) for p, add in rule.places if (ids := _ids(config, p))), (None, None, 0))
         if ids is None:
             L = n_layers
             found.append(Captured(rule, tuple(sorted({2, L // 2, L - 3})) if L else None, "no ids that it reads: its default"))
@@ -66,9 +68,7 @@ def captured(config: dict, n_layers: int | None) -> list[Captured]:
     return found
 
 
-def _at(config: dict, path: Path) -> list[int] | None:
-    found: object = config
-    for key in path:
-        found = found.get(key) if isinstance(found, dict) else None
+def _ids(config: dict, path: Path) -> list[int] | None:
+    found = at(config, path)
     good = isinstance(found, list) and found and all(isinstance(i, int) and not isinstance(i, bool) for i in found)
     return found if good else None

@@ -226,11 +226,8 @@ def try_changes(
     early = [name for name, h in hypotheses.items() if h.step == 1]
     late = [name for name, h in hypotheses.items() if h.step > 1]
 
-    def base_of(name: str, shares: Shares) -> np.ndarray:
-        return shares[after if name in late else AS_IS]
-
     def hopeless(name: str, shares: Shares) -> bool:
-        mine, base = shares[name], base_of(name, shares)
+        mine, base = shares[name], shares[after if name in late else AS_IS]
         return name in hypotheses and (far_behind(mine, base, MARGIN) or below(mine - base, GAIN))
 
     with tqdm(total=len(some), desc=f"probe: {len(hypotheses)} single changes", unit="sample", leave=False) as bar:

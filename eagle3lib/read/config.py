@@ -6,6 +6,7 @@ from .errors import BrokenError, InputError
 from .layouts import Layout
 from .recipe import Mla, Recipe
 from .rope_config import mla_scale, read_rope
+from .tensors import at
 
 # Fields left out of a `speculators` file because they equal the class default of its `transformer_layer_config`.
 # Source: transformers 5.24, `LlamaConfig` and `Qwen3Config`. Its `to_diff_dict` writes only what differs.
@@ -105,10 +106,7 @@ def streams_of(ids: list[int], outputs: bool = False) -> tuple[tuple[int, ...], 
 
 def read_streams(config: dict, fields: Fields) -> tuple[int, ...] | None:
     for place in ID_PLACES:
-        found = config
-        for key in place:
-            found = (found or {}).get(key)
-        if found:
+        if found := at(config, place):
             if not isinstance(found, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in found):
                 raise InputError(f"{fields.name}: {'.'.join(place)} is {found!r}, expected a list of layer ids")
             streams, how = streams_of(found, place[-1] == OUTPUTS)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .errors import InputError
-from .tensors import read_json
+from .tensors import at, read_json
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,11 @@ class Sidecar:
         file = folder / self.file
         if not file.exists():
             return None
-        found = told = read_json(file)
+        told = read_json(file)
         if self.version and told.get(self.version[0]) != self.version[1]:
             field, expected = self.version
             raise InputError(f"{file}: {field} is {told.get(field)!r}, expected {expected}: dump again with a newer version")
-        for key in self.keys:
-            found = found.get(key) if isinstance(found, dict) else None
+        found = at(told, self.keys)
         ids = found if isinstance(found, list) else []
         named = ids[:-1] if self.last else ids
         if not named or not all(_is_id(i, self.lowest) for i in ids) or len(set(named)) < len(named):

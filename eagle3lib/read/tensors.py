@@ -4,7 +4,7 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +132,13 @@ def read_json(file: Path) -> dict:
         raise InputError(f"{file}: is not readable JSON ({error}): copy it again") from None
     if not isinstance(found, dict):
         raise InputError(f"{file}: holds a JSON {type(found).__name__}, expected an object: another file under this name?")
+    return found
+
+
+def at(found: object, path: Iterable[str]) -> object:
+    """What lies in nested JSON objects under the keys of `path`; None where one is missing, or is no object."""
+    for key in path:
+        found = found.get(key) if isinstance(found, dict) else None
     return found
 
 
