@@ -8,7 +8,7 @@ import pandas as pd
 from scipy.stats import wilcoxon
 from tqdm import tqdm
 
-from ..measure.acceptance import Acceptance, count
+from ..measure.acceptance import Acceptance, count, pooled
 from ..read.capture import Capture
 from ..read.served import Served
 from ..run.chain import chain_hits
@@ -61,7 +61,7 @@ def match(
         for way in tqdm(ways, desc="the server's counts: ways to run the drafter", unit="way", leave=False):
             counts, apart = _tried(way, drafter, some, configured, theirs, run)
             unlike = _unlike(counts, theirs, run)
-            rows[way.name] = {"kind": way.kind, "accept length": _tau(counts), "apart": unlike}
+            rows[way.name] = {"kind": way.kind, "accept length": pooled(counts), "apart": unlike}
             tried.append((unlike, way))
             if apart <= CLOSE:
                 fits.append((unlike, way))
@@ -124,18 +124,13 @@ def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
     return good, f"it wrote {total} tokens in its rounds, the recorded text has {tokens}"
 
 
-def _tau(counts: np.ndarray) -> float:
-    """Accept length of rounds by accepted drafts, [n, K + 1]."""
-    return float(1 + counts.sum(0) @ np.arange(counts.shape[1]) / counts.sum())
-
-
 def _apart(counts: np.ndarray, configured: np.ndarray, theirs: np.ndarray | None, run: Served) -> float:
     """How far a way is from the server, as a share: rounds, summed over requests where these are known; else accept length, on
     all samples as the first ones promise, beside the drafter as configured.
     """
     n = len(counts)
     if theirs is None:
-        return abs(_tau(counts) / _tau(configured[:n]) * _tau(configured) / run.accept_length - 1)
+        return abs(pooled(counts) / pooled(configured[:n]) * pooled(configured) / run.accept_length - 1)
     return float(np.abs(counts.sum(1) - theirs[:n].sum(1)).sum() / theirs[:n].sum())
 
 
@@ -144,6 +139,6 @@ def _unlike(counts: np.ndarray, theirs: np.ndarray | None, run: Served) -> float
     if theirs is not None:
         return float(np.abs(counts - theirs[: len(counts)]).sum() / 2 / theirs[: len(counts)].sum())
     if run.positions is None:
-        return abs(_tau(counts) / run.accept_length - 1)
+        return abs(pooled(counts) / run.accept_length - 1)
     at = counts.sum(0)[::-1].cumsum()[::-1]  # [K + 1] all rounds, and those whose draft 1, 2, ... K was accepted
     return float(np.abs(at[1:] / at[0] - np.array(run.positions) / run.rounds).sum())

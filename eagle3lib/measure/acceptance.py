@@ -21,6 +21,12 @@ from .intervals import ratio_interval
 Counts = dict[str, np.ndarray]  # sample -> rounds by accepted drafts, [K + 1] integers
 
 
+def pooled(counts: Int[np.ndarray, "S K1"]) -> float:
+    """Accept length of rounds by accepted drafts, S samples together: 1 + accepted drafts / rounds. nan without a round."""
+    total = counts.sum(0)  # [K + 1]
+    return float(1 + total @ np.arange(len(total)) / total.sum()) if total.sum() else float("nan")
+
+
 @dataclass(frozen=True)
 class Acceptance:
     """For each K, each sample's histogram of accepted drafts a round. Adding two adds their counts."""
@@ -53,8 +59,7 @@ class Acceptance:
 
     def tau(self, steps: int, kind: str = "walk") -> float:
         """Accept length, pooled over samples: 1 + accepted drafts / rounds."""
-        counts = self.counts(steps, kind).sum(0)
-        return float(1 + counts @ np.arange(steps + 1) / counts.sum()) if counts.sum() else float("nan")
+        return pooled(self.counts(steps, kind))
 
     def interval(self, steps: int, kind: str = "walk") -> tuple[float, float]:
         """Its 95 % interval, by bootstrap over samples."""
