@@ -11,12 +11,16 @@ from .judge.finding import Finding, Findings
 from .judge.flags import check_flags
 from .judge.mismatch import mismatch
 from .judge.probe import Probe, probe
+from .judge.recorded import what_is_recorded
 from .judge.recording import streams_to_record, what_to_record
 from .judge.states import compare_captures
+from .judge.streams import which_streams
+from .judge.texts import check_texts, compare_texts
 from .judge.verdict import Verdict, verdict
 from .measure.acceptance import Acceptance, acceptance, by_position
 from .measure.accuracy import Accuracy, accuracy
 from .measure.alike import alike, distances
+from .measure.ceiling import vocabulary_ceiling
 from .measure.compare import compare
 from .measure.inventory import inventory, recipe_table
 from .measure.lens import logit_lens
@@ -36,14 +40,16 @@ from .read.vocab_map import read_vocab_map
 from .run.chain import Chain, Hits, chain_hits, hits
 from .run.decode import Decoded, speculative_decode
 from .run.drafter import Drafter, Memory
-from .run.record import record
+from .run.record import record, record_all
+from .run.recorder import record_prompts
 
 __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
     "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Target", "Verdict", "acceptance",
-    "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags", "compare",
-    "compare_captures", "distances", "drafter_state", "embedding_distance", "hits", "inventory", "logit_lens",
-    "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe", "read_captures", "read_flags",
-    "read_served", "read_vocab_map", "recipe_table", "record", "row_norms", "slot_shares", "speculative_decode",
-    "streams_to_record", "trainer_figures", "verdict", "what_to_record", "write_captures",
+    "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags",
+    "check_texts", "compare", "compare_captures", "compare_texts", "distances", "drafter_state", "embedding_distance", "hits",
+    "inventory", "logit_lens", "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe",
+    "read_captures", "read_flags", "read_served", "read_vocab_map", "recipe_table", "record", "record_all", "record_prompts",
+    "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures", "verdict", "vocabulary_ceiling",
+    "what_is_recorded", "what_to_record", "which_streams", "write_captures",
 ]  # fmt: skip

@@ -81,7 +81,7 @@ def check_captures(ckpt: Checkpoint, captures: Sequence[Capture]) -> Findings:
     found = [_unmarked(seen), *_rows(seen), _twice(seen), _normed(seen), _coarse(seen)]
     if ckpt.target is not None:
         others = cache(lambda: [(c.name, c.token_ids) for c in captures[:OTHERS]])  # read where something does not fit
-        choices = _choices(ckpt.target, seen)
+        choices = choices_of(ckpt.target, seen)
         embedding = _embedding(ckpt.target, seen, others, choices.share >= GREEDY)
         found += [embedding, _next_token(ckpt.target.path.name, choices, others, embedding)]
     return Findings([f for f in found if f])
@@ -226,7 +226,7 @@ def _elsewhere(what: str, places: dict[str, int | str]) -> Finding | None:
     return Finding("fault", "captures", said, evidence, change=RECORD, name="rows of other tokens")
 
 
-def _angle(rows: Float[Tensor, "N Ht"], true: Float[Tensor, "N Ht"]) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+def angle_to(rows: Float[Tensor, "N Ht"], true: Float[Tensor, "N Ht"]) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
     """How far rows are from their direction in `true`, as a share of their length along it, and their size in units of it."""
     size = (rows * true).sum(-1) / true.pow(2).sum(-1)
     along = size[:, None] * true
@@ -243,12 +243,12 @@ def _embedding(target: Target, seen: Sequence[Seen], others: Others, right_targe
                 what = f"r_0 is {rows.shape[1]} wide, the target's embedding {table.shape[1]}: another target"
                 return Finding("fault", "target", what, settle=RIGHT_TARGET, name="another target")
             if isinstance(label, int) and look.sound and rows.shape[1] == table.shape[1]:
-                angle, size = _angle(rows, table.rows(one.capture.token_ids[one.at]))
+                angle, size = angle_to(rows, table.rows(one.capture.token_ids[one.at]))
                 apart.setdefault(label, []).append(angle)
                 if label == 0:
                     sizes.append(size)
                     places[one.capture.name] = _where(
-                        lambda tokens, rows=rows: _angle(rows, table.rows(tokens))[0] < SAME, one, others
+                        lambda tokens, rows=rows: angle_to(rows, table.rows(tokens))[0] < SAME, one, others
                     )
     far = {label: float(torch.cat(parts).nanmedian()) for label, parts in apart.items()}
     evidence = {f"distance of stream {label}": distance for label, distance in far.items()}
@@ -289,7 +289,7 @@ class Choices:
         return self.right / max(self.total, 1)
 
 
-def _choices(target: Target, seen: Sequence[Seen]) -> Choices:
+def choices_of(target: Target, seen: Sequence[Seen]) -> Choices:
     known = [one for one in seen if one.capture.last_kind in ("post_norm", "pre_norm") and "last" in one.looks]
     some = [one for one in known if _answer_told(one.capture) and one.looks["last"].sound]
     if not sum(len(one.at) for one in some):

@@ -59,7 +59,7 @@ def _states(
 ) -> tuple[str, str, str] | None:
     """Name, sentence and change of the first thing that differs, the gravest first; None where nothing does."""
     me, them = who
-    far = [one for one in found if not _told(one)]
+    far = [one for one in found if not told(one)]
     if far and (pair := of_another(mine, theirs, NEAR)):
         change = "one request at a time, and look for what mixes them: batching, overlap, a cache of prefixes"
         return "rows of other tokens", f"the states of {me} for {pair[0]} are those of {pair[1]} in {them}", change
@@ -98,7 +98,7 @@ def _states(
     return None
 
 
-def _told(one: Likeness) -> bool:
+def told(one: Likeness) -> bool:
     """Whether a slot is what it is nearest to: nearly it, or, as it stands, much nearer than to any other stream."""
     much = one.form == "as it is" and one.distance < min(one.second / 4, UNLIKE)
     return one.distance < NEAR or much

@@ -43,6 +43,15 @@ class Target:
     def hidden_size(self) -> int:
         return self.files.headers[self._name(EMBEDDING)].shape[1]
 
+    @property
+    def end_tokens(self) -> tuple[int, ...]:
+        """The ids that end its answers, by generation_config.json, else by config.json; empty where neither says."""
+        file = self.path / "generation_config.json"
+        told = read_json(file) if file.exists() else {}
+        texts = self.config.get("text_config") or {}
+        end = told.get("eos_token_id", self.config.get("eos_token_id", texts.get("eos_token_id")))
+        return tuple(end) if isinstance(end, list) else () if end is None else (end,)
+
     def _field(self, key: str):
         found = self.config.get(key, (self.config.get("text_config") or {}).get(key))
         if found is None:

@@ -67,6 +67,21 @@ def scored_rows(loss_mask: Bool[Tensor, " T"], step: int) -> Int[Tensor, " rows"
     return good.nonzero()[:, 0]
 
 
+def told_by_text(capture: Capture, target_ids: Int[Tensor, " Vd"], steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the text alone says, [K, T] each: token x_{t+2+k} (-2 beyond the end), and `scored`, `written`, `known` of `Hits`."""
+    ids, mask = capture.token_ids, capture.loss_mask
+    T = len(ids)
+    truth = torch.full((steps, T), -2)
+    scored, written, known = (torch.zeros(steps, T, dtype=torch.bool) for _ in range(3))
+    sayable = torch.isin(ids, target_ids)
+    for step in range(steps):
+        rows = max(T - 2 - step, 0)
+        truth[step, :rows] = ids[2 + step :]
+        scored[step, scored_rows(mask, step)] = True
+        written[step, :rows], known[step, :rows] = mask[2 + step :], sayable[2 + step :]
+    return truth, scored, written, known
+
+
 @torch.inference_mode()
 def chain_hits(
     drafter: Drafter,
@@ -82,19 +97,12 @@ def chain_hits(
     `fc` makes of the capture's streams, where that is known already. `likely`: keep `log_p` too.
     """
     check_steps(steps)
-    ids, mask = capture.token_ids, capture.loss_mask
+    ids = capture.token_ids
     T = len(ids)
     fused = fused_rows(drafter, capture) if fused is None else fused
-    scored, written, known = (torch.zeros(steps, T, dtype=torch.bool) for _ in range(3))
+    truth, scored, written, known = told_by_text(capture, drafter.target_ids.cpu(), steps)
     guess = torch.full((steps, T), -1)
     log_p = torch.full((steps, T), torch.nan) if likely else None
-    truth = torch.full((steps, T), -2)  # x_{t+2+k}
-    sayable = torch.isin(ids, drafter.target_ids.cpu())
-    for step in range(steps):
-        scored[step, scored_rows(mask, step)] = True
-        truth[step, : max(T - 2 - step, 0)] = ids[2 + step :]
-        written[step, : max(T - 2 - step, 0)] = mask[2 + step :]
-        known[step, : max(T - 2 - step, 0)] = sayable[2 + step :]
     rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
         return Hits(capture.name, guess, guess == truth, scored, written, known, complete, log_p)

@@ -1,10 +1,12 @@
 """Recording a Capture from a live `transformers` target, by hooks: only the streams that are asked for are held."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from tqdm import tqdm
 
 from ..read.capture import Capture
 from ..read.errors import InputError
@@ -49,7 +51,9 @@ def watching(target: nn.Module, streams: Sequence[int]) -> Iterator[dict[str | i
             hook.remove()
 
 
-@torch.inference_mode()
+Text = tuple[Tensor, int]  # token ids [T] of prompt and answer; how many of them are the prompt
+
+
 def record(
     target: nn.Module,
     token_ids: Tensor,
@@ -63,22 +67,93 @@ def record(
     Tokens from `prompt_tokens` on are taken as written by the target. All T rows are kept, in the target's dtype. Raises
     InputError for streams that the target has not, and for tokens that are no prompt with an answer.
     """
-    T = len(token_ids) if isinstance(token_ids, Tensor) and token_ids.ndim == 1 else 0
-    if not 0 < prompt_tokens < T:
-        raise InputError(
-            f"{name}: {prompt_tokens} prompt tokens of {T}: token_ids must be a tensor [T], a prompt and an answer after it"
-        )
+    return next(record_all(target, {name: (token_ids, prompt_tokens)}, streams)).replace(about=about)
+
+
+def record_all(
+    target: nn.Module, texts: Mapping[str, Text], streams: Sequence[int], batch_size: int = 1, skip: Iterable[str] = ()
+) -> Iterator[Capture]:
+    """`record` of every text but those named in `skip`, `batch_size` texts of similar length in one pass, longest first.
+
+    `texts`: name -> token ids [T], and how many of them are the prompt. Shorter ones are padded on the right, where no row of
+    theirs sees it: states are those of one text alone but for the order of sums (1e-5 relative in float32). Streams are
+    checked, and texts too, before anything is run. Raises as `record` does.
+    """
+    for name, (ids, prompt) in texts.items():
+        T = len(ids) if isinstance(ids, Tensor) and ids.ndim == 1 else 0
+        if not 0 < prompt < T:
+            raise InputError(
+                f"{name}: {prompt} prompt tokens of {T}: token_ids must be a tensor [T], a prompt and an answer after it"
+            )
+        _check_ids(target, name, ids)
+    if batch_size < 1:
+        raise InputError(f"batch_size: {batch_size}, expected 1 or more texts in a pass")
+    done = set(skip)
+    names = sorted((name for name in texts if name not in done), key=lambda name: -len(texts[name][0]))
     with watching(target, streams) as found:
-        target(input_ids=token_ids[None].to(next(target.parameters()).device), use_cache=False, logits_to_keep=1)
-        states = {label: state[0].cpu().clone() for label, state in found.items()}
-    last = states.pop("last")
-    return Capture(
-        name=name,
-        token_ids=token_ids.cpu(),
-        loss_mask=torch.arange(T) >= prompt_tokens,
-        streams=states,
-        last=last,
-        last_kind="post_norm",
-        known={n: "embedding output" if n == 0 else f"residual stream after {n} layers, by a hook" for n in states},
-        about=about,
-    )
+        for first in tqdm(range(0, len(names), batch_size), desc="record", unit="pass", disable=len(names) < 2):
+            yield from _one_pass(target, {name: texts[name] for name in names[first : first + batch_size]}, found)
+
+
+@torch.inference_mode()
+def _one_pass(target: nn.Module, texts: Mapping[str, Text], found: dict[str | int, Tensor]) -> list[Capture]:
+    ids = pad_sequence([ids for ids, _ in texts.values()], batch_first=True)  # [B, T] of the longest
+    seen = pad_sequence([torch.ones(len(ids), dtype=torch.int64) for ids, _ in texts.values()], batch_first=True)
+    device = next(target.parameters()).device
+    target(input_ids=ids.to(device), attention_mask=seen.to(device), use_cache=False, logits_to_keep=1)
+    captures = []
+    for i, (name, (ids, prompt)) in enumerate(texts.items()):
+        T = len(ids)
+        states = {label: state[i, :T].cpu().clone() for label, state in found.items()}  # [B, T', Ht] -> [T, Ht]
+        last = states.pop("last")
+        known = {n: "embedding output" if n == 0 else f"residual stream after {n} layers, by a hook" for n in states}
+        mask = torch.arange(T) >= prompt
+        captures.append(Capture(name, ids.cpu(), mask, states, last, "post_norm", known))
+    return captures
+
+
+@torch.inference_mode()
+def answers(
+    target: nn.Module, prompts: Mapping[str, Tensor], max_new_tokens: int = 128, batch_size: int = 1
+) -> Iterator[tuple[str, Text]]:
+    """The target's greedy answer to each prompt, token ids [P]: name, and the text as `record_all` takes it.
+
+    Several prompts in a pass are padded on the left; sums in another order can then turn a near tie, and the text with it, so
+    for exactness keep `batch_size` 1. A prompt that is answered with nothing but an end token is left out.
+    """
+    for name, ids in prompts.items():
+        _check_ids(target, name, ids)
+    names = sorted(prompts, key=lambda name: -len(prompts[name]))
+    device = next(target.parameters()).device
+    ends = end_tokens(target)
+    for first in tqdm(range(0, len(names), batch_size), desc="answer", unit="pass", disable=len(names) < 2):
+        some = names[first : first + batch_size]
+        longest = max(len(prompts[name]) for name in some)
+        ids = torch.zeros(len(some), longest, dtype=torch.int64)
+        seen = torch.zeros_like(ids)
+        for i, name in enumerate(some):
+            P = len(prompts[name])
+            ids[i, longest - P :], seen[i, longest - P :] = prompts[name], 1
+        written = target.generate(
+            ids.to(device), attention_mask=seen.to(device), max_new_tokens=max_new_tokens, do_sample=False,
+            pad_token_id=ends[0] if ends else 0,
+        )[:, longest:].cpu()  # fmt: skip
+        for name, row in zip(some, written, strict=True):
+            stop = next((i + 1 for i, token in enumerate(row.tolist()) if token in ends), len(row))
+            if stop > 1:
+                yield name, (torch.cat([prompts[name].cpu(), row[:stop]]), len(prompts[name]))
+
+
+def _check_ids(target: nn.Module, name: str, ids: Tensor) -> None:
+    """Raises InputError for a token that the target has not."""
+    tokens = target.get_input_embeddings().num_embeddings
+    if not 0 <= int(ids.min()) <= int(ids.max()) < tokens:
+        raise InputError(
+            f"{name}: token ids reach {int(ids.max())}, but the target has {tokens} tokens: ids of another tokenizer"
+        )
+
+
+def end_tokens(target: nn.Module) -> tuple[int, ...]:
+    """The ids that end the target's answers, by its generation config."""
+    end = target.generation_config.eos_token_id
+    return tuple(end) if isinstance(end, Sequence) else () if end is None else (end,)

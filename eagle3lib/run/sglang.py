@@ -12,8 +12,7 @@ those are the joined streams that it receives (`LogitsProcessor._get_hidden_stat
 state, which is of no use here. `--streams 2,30,58` labels them with the layers that you believe the server captures; without
 it they are slot0, slot1, slot2, and nothing is claimed. Interrupted, the same command goes on where it stopped.
 
-A line of prompts.jsonl is an object with `input_ids`, a list of token ids (or `text`, which the server's tokenizer takes as it
-stands, without a chat template), and maybe `name`, `kind` and `topic`. With `transformers`:
+prompts.jsonl is as read/prompts.py has it, but for messages: the chat template is the tokenizer's. With `transformers`:
 
     tok = AutoTokenizer.from_pretrained("my-target")
     ids = tok.apply_chat_template([{"role": "user", "content": question}], add_generation_prompt=True, return_dict=False)
@@ -33,20 +32,19 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from ..read.capture import Capture, Label
-from ..read.captures import SIDECAR, Captures, read_captures, write_captures
+from ..read.captures import SIDECAR, Captures, write_captures
 from ..read.errors import InputError
-from ..read.tensors import read_json
+from ..read.prompts import Prompt, left_to_do, read_prompts
 
 FLAGS = "--enable-return-hidden-states --disable-radix-cache --chunked-prefill-size -1"
 TIMEOUT = 1800  # seconds for one answer: a long one takes minutes, and so does printing its states as text
-ABOUT = ("kind", "topic")  # fields of a prompt that a Capture keeps
 
 
 @dataclass(frozen=True)
@@ -91,8 +89,10 @@ class Server:
             raise InputError(f"{self.url}: was not started for recording: start it with {FLAGS}")
         return found
 
-    def tokens(self, text: str) -> list[int]:
+    def tokens(self, text: str | list) -> list[int]:
         """Token ids of `text`, special tokens added as /generate adds them."""
+        if not isinstance(text, str):
+            raise InputError(f"{self.url}: messages need the chat template, which this server is not asked for: give input_ids")
         found = self.ask("/tokenize", {"prompt": text}).get("tokens")
         if not isinstance(found, list):
             raise InputError(f"{self.url}/tokenize: no tokens in the answer: give input_ids in place of text")
@@ -136,46 +136,6 @@ def narrow(rows: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Prompt:
-    name: str
-    ids: list[int]
-    about: dict[str, str] = field(default_factory=dict)
-
-
-def read_prompts(path: str | Path, server: Server) -> list[Prompt]:
-    """The prompts of a JSON-lines file. Raises InputError naming the first line that is none."""
-    file = Path(path)
-    try:
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: cannot be read as text ({error})") from None
-    prompts: dict[str, Prompt] = {}
-    for number, line in enumerate(lines, start=1):
-        try:
-            found = json.loads(line)
-        except ValueError as error:
-            raise InputError(f"{file}, line {number}: is not JSON ({error})") from None
-        if not isinstance(found, dict) or not {"input_ids", "text"} & set(found):
-            raise InputError(f"{file}, line {number}: {line[:60]}: expected an object with input_ids (or text)")
-        name = str(found.get("name", f"prompt_{number:05d}"))
-        ids = found["input_ids"] if "input_ids" in found else server.tokens(str(found["text"]))
-        if (
-            not isinstance(ids, list)
-            or not ids
-            or not all(isinstance(i, int) and not isinstance(i, bool) and i >= 0 for i in ids)
-        ):
-            raise InputError(f"{file}, line {number}: input_ids is {str(ids)[:60]}, expected one list of token ids, not a batch")
-        if "input_ids" not in found and ids[:1] == ids[1:2]:
-            raise InputError(f"{file}, line {number}: the text begins with the token that the tokenizer adds: give input_ids")
-        if name in prompts:
-            raise InputError(f"{file}, line {number}: the name {name} is taken already: give each prompt its own")
-        prompts[name] = Prompt(name, ids, {key: str(found[key]) for key in ABOUT if key in found})
-    if not prompts:
-        raise InputError(f"{file}: no prompts, expected a JSON object a line with input_ids")
-    return list(prompts.values())
-
-
-@dataclass(frozen=True)
 class Recording:
     """Captures of prompts, made one request at a time as they are asked for."""
 
@@ -199,7 +159,7 @@ class Recording:
                 raise InputError(f"{prompt.name}: {error}") from None
 
     def _record(self, prompt: Prompt) -> Capture:
-        written, finish = self.server.answer(prompt.ids, self.max_new_tokens)
+        written, finish = ([], "given") if prompt.answered else self.server.answer(prompt.ids, self.max_new_tokens)
         ids = prompt.ids + written
         rows, n = self.server.states(ids), len(self.labels)
         if rows.shape[1] % n:
@@ -211,22 +171,11 @@ class Recording:
         return Capture(
             name=prompt.name,
             token_ids=torch.tensor(ids),
-            loss_mask=torch.arange(len(ids)) >= len(prompt.ids),
+            loss_mask=torch.arange(len(ids)) >= (prompt.answered or len(prompt.ids)),
             streams=dict(zip(self.labels, slots, strict=True)),
             known={label: f"slot {i} of what SGLang gives its drafter{self._claim}" for i, label in enumerate(self.labels)},
             about={**prompt.about, "finish": finish},
         )
-
-
-def left_to_do(out: Path, prompts: Sequence[Prompt]) -> list[Prompt]:
-    """The prompts that `out` has no capture of. Raises InputError when one of its captures began with another prompt."""
-    done: dict[str, Tensor] = {}
-    if (out / SIDECAR).exists() and read_json(out / SIDECAR).get("samples"):
-        done = {capture.name: capture.token_ids for capture in read_captures(out)}
-    for prompt in prompts:
-        if prompt.name in done and done[prompt.name][: len(prompt.ids)].tolist() != prompt.ids:
-            raise InputError(f"{out}: {prompt.name} was recorded from another prompt: record into another folder")
-    return [prompt for prompt in prompts if prompt.name not in done]
 
 
 def record_sglang(
@@ -243,7 +192,7 @@ def record_sglang(
         raise InputError(f"--max-new-tokens: {max_new_tokens}, expected 2 or more: a shorter answer has nothing to score")
     server = Server(url)
     settings = server.settings()
-    todo = left_to_do(Path(out), read_prompts(prompts, server))
+    todo = left_to_do(Path(out), read_prompts(prompts, server.tokens))
     note = f"SGLang {settings.get('version', '')}, drafter {settings.get('speculative_draft_model_path', 'not said')}, greedy"
     labels = tuple(streams) if streams else ("slot0", "slot1", "slot2")
     recording = Recording(server, todo, labels, max_new_tokens)

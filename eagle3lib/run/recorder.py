@@ -1,0 +1,110 @@
+"""Record captures from a `transformers` target: any streams, of prompts that it answers greedily or of texts as they are.
+
+    python -m eagle3lib.run.recorder --target my-target --prompts prompts.jsonl --streams 0,2,15,27 --out my-captures
+
+prompts.jsonl: read/prompts.py says what a line may be. Interrupted, the same command goes on where it stopped.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from ..read.capture import Capture
+from ..read.captures import SIDECAR, Captures, write_captures
+from ..read.errors import InputError
+from ..read.prompts import Prompt, left_to_do, read_prompts
+from ..read.tensors import existing_folder
+from .device import best_device, device_of, dtype_of
+from .record import Text, answers, decoder_of, record_all
+
+
+def record_prompts(
+    target: str | Path,
+    prompts: str | Path,
+    out: str | Path,
+    streams: Sequence[int],
+    max_new_tokens: int = 128,
+    batch_size: int = 1,
+    device: str | None = None,
+    dtype: str = "float32",
+) -> Captures:
+    """Record a Capture of each prompt of a JSON-lines file into folder `out`; what is there from an earlier run is kept.
+
+    `streams`: the n of the r_n to keep; the last state after the final norm is kept too. The target runs in `dtype`, and the
+    states are written in it. With `batch_size` above 1 texts share a pass (faster on a GPU; answers may turn at near ties).
+    Raises InputError for a folder that is no target, a stream it has not, prompts that are none, another recording in `out`.
+    """
+    folder = existing_folder(target, "the target")
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # an extra: only a live target needs it
+
+    where, kind = device_of(device or best_device()), dtype_of(dtype)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind).to(where).eval()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: transformers cannot load it: {str(error).splitlines()[0]}") from None
+
+    def tokens(given: str | list) -> list[int]:
+        if isinstance(given, str):
+            return tokenizer(given)["input_ids"]
+        return tokenizer.apply_chat_template(given, add_generation_prompt=True, return_dict=False)
+
+    todo = left_to_do(Path(out), read_prompts(prompts, tokens))
+    samples = _samples(model, todo, streams, max_new_tokens, batch_size)
+    n_layers = len(decoder_of(model).layers)
+    note = f"transformers, {dtype}, greedy answers of up to {max_new_tokens} tokens"
+    return write_captures(out, samples, target=folder.name, n_layers=n_layers, dtype=None, note=note, resume=True)
+
+
+def _samples(
+    model: nn.Module, prompts: Sequence[Prompt], streams: Sequence[int], max_new_tokens: int, batch_size: int
+) -> Iterator[Capture]:
+    """A few prompts at a time, so that each is on disk soon after it was answered."""
+    for first in range(0, len(prompts), max(batch_size, 1)):
+        some = {prompt.name: prompt for prompt in prompts[first : first + batch_size]}
+        texts: dict[str, Text] = {p.name: (torch.tensor(p.ids), p.answered) for p in some.values() if p.answered}
+        asked = {p.name: torch.tensor(p.ids) for p in some.values() if not p.answered}
+        texts |= dict(answers(model, asked, max_new_tokens, batch_size))
+        for capture in record_all(model, texts, streams, batch_size):
+            yield capture.replace(about=some[capture.name].about)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m eagle3lib.run.recorder", description=__doc__.splitlines()[0])
+    parser.add_argument("--target", required=True, help="folder of the target model")
+    parser.add_argument("--prompts", required=True, help="a JSON-lines file: input_ids, text or messages, and maybe name")
+    parser.add_argument("--streams", required=True, help="n of the streams to keep: 0,2,15,27")
+    parser.add_argument("--out", required=True, help="folder for the captures; an interrupted recording in it goes on")
+    parser.add_argument("--max-new-tokens", type=int, default=128, help="longest answer (default: %(default)s)")
+    parser.add_argument("--batch-size", type=int, default=1, help="texts in a pass (default: %(default)s)")
+    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16 (default: %(default)s)")
+    args = parser.parse_args(arguments)
+    try:
+        streams = [int(n) for n in args.streams.split(",")]
+    except ValueError:
+        parser.error(f"--streams: {args.streams!r}, expected numbers as 0,2,15,27")
+    try:
+        captures = record_prompts(
+            args.target, args.prompts, args.out, streams, args.max_new_tokens, args.batch_size, args.device, args.dtype
+        )
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        code = 130
+    else:
+        print(f"{captures}: recorded in {args.out}")
+        return 0
+    if (Path(args.out) / SIDECAR).exists():
+        print(f"what is finished is in {args.out}; the same command goes on from there", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
