@@ -25,6 +25,7 @@ from .measure.compare import compare
 from .measure.inventory import inventory, recipe_table
 from .measure.lens import logit_lens
 from .measure.norms import channel_profile, embedding_distance, massive_channels, norm_summary, row_norms
+from .measure.sampled import SampledAcceptance, sampled_acceptance
 from .measure.state import drafter_state, slot_shares
 from .measure.trainers import trainer_figures
 from .read.capture import Capture
@@ -42,14 +43,16 @@ from .run.decode import Decoded, speculative_decode
 from .run.drafter import Drafter, Memory
 from .run.record import record, record_all
 from .run.recorder import record_prompts
+from .run.sampling import Sampled, speculative_sample
 
 __all__ = [
     "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
-    "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Target", "Verdict", "acceptance",
-    "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures", "check_flags",
-    "check_texts", "compare", "compare_captures", "compare_texts", "distances", "drafter_state", "embedding_distance", "hits",
-    "inventory", "logit_lens", "massive_channels", "mismatch", "norm_summary", "open_checkpoint", "open_target", "probe",
-    "read_captures", "read_flags", "read_served", "read_vocab_map", "recipe_table", "record", "record_all", "record_prompts",
-    "row_norms", "slot_shares", "speculative_decode", "streams_to_record", "trainer_figures", "verdict", "vocabulary_ceiling",
-    "what_is_recorded", "what_to_record", "which_streams", "write_captures",
+    "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Sampled", "SampledAcceptance", "Target",
+    "Verdict", "acceptance", "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures",
+    "check_flags", "check_texts", "compare", "compare_captures", "compare_texts", "distances", "drafter_state",
+    "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch", "norm_summary", "open_checkpoint",
+    "open_target", "probe", "read_captures", "read_flags", "read_served", "read_vocab_map", "recipe_table", "record",
+    "record_all", "record_prompts", "row_norms", "sampled_acceptance", "slot_shares", "speculative_decode",
+    "speculative_sample", "streams_to_record", "trainer_figures", "verdict", "vocabulary_ceiling", "what_is_recorded",
+    "what_to_record", "which_streams", "write_captures",
 ]  # fmt: skip

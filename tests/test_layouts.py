@@ -45,7 +45,7 @@ class Bench:
 
     def _hits(self, name: str) -> e3.Hits:
         layout, ckpt = BY_NAME[name], self.opened(name)
-        return e3.chain_hits(e3.Drafter(ckpt), capture(layout, ckpt.recipe), STEPS, likely=True)
+        return e3.chain_hits(e3.Drafter(ckpt), capture(layout, ckpt.recipe), STEPS, temperature=1.0)
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,7 @@ def race_streams(
         for name in names:
             drafter, capture = hypotheses[name].apply(base, some[i])
             fused = slots.fused(drafter.recipe.streams)
-            counts[name] = count(chain_hits(drafter, capture, 1, fused=fused, likely=True), 1)
+            counts[name] = count(chain_hits(drafter, capture, 1, fused=fused, temperature=1.0), 1)
         bar.update()
         return counts
 
@@ -208,7 +208,7 @@ def try_changes(
     def on(capture: Capture, names: Sequence[str], bar: tqdm) -> dict[str, tuple[int, int, float]]:
         pair = first.apply(drafter, capture) if first else (drafter, capture)
         fused, counts = fused_rows(*pair), {}
-        guesses.append(chain_hits(*pair, STEPS, fused=fused, likely=True))
+        guesses.append(chain_hits(*pair, STEPS, fused=fused, temperature=1.0))
         for name in names:
             if name.startswith(AS_IS):
                 counts[name] = count(guesses[-1], 2 if name != AS_IS else 1)
@@ -216,7 +216,7 @@ def try_changes(
             h = hypotheses[name]
             d, c = h.apply(*pair)
             same = c is pair[1] and d.recipe.norm_before_fc == pair[0].recipe.norm_before_fc
-            one = chain_hits(d, c, STEPS if h.step > 1 else 1, fused=fused if same else None, likely=True)
+            one = chain_hits(d, c, STEPS if h.step > 1 else 1, fused=fused if same else None, temperature=1.0)
             right, rows, log_p = count(one, h.step)
             counts[name] = right, rows, log_p if h.kind != "map" else float("nan")  # a map guesses other tokens
         bar.update()

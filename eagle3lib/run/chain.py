@@ -89,12 +89,12 @@ def chain_hits(
     steps: int,
     complete: bool = True,
     fused: Float[Tensor, "R H"] | None = None,
-    likely: bool = False,
+    temperature: float | None = None,
 ) -> Hits:
     """Draft `steps` tokens at every row of the sample together; step k of all rows is one batched forward.
 
     With `complete` false a row that missed is not drafted further: enough for accept lengths, and cheaper. `fused`: what
-    `fc` makes of the capture's streams, where that is known already. `likely`: keep `log_p` too.
+    `fc` makes of the capture's streams, where that is known already. `temperature`: keep `log_p` too, of logits over it.
     """
     check_steps(steps)
     ids = capture.token_ids
@@ -102,7 +102,7 @@ def chain_hits(
     fused = fused_rows(drafter, capture) if fused is None else fused
     truth, scored, written, known = told_by_text(capture, drafter.target_ids.cpu(), steps)
     guess = torch.full((steps, T), -1)
-    log_p = torch.full((steps, T), torch.nan) if likely else None
+    log_p = torch.full((steps, T), torch.nan) if temperature else None
     rows = torch.arange(max(T - 2, 0))
     if len(rows) == 0 or not scored.any():
         return Hits(capture.name, guess, guess == truth, scored, written, known, complete, log_p)
@@ -117,8 +117,8 @@ def chain_hits(
             break
         if step:
             out = drafter.forward(out.feed, ids[(fed[rows] + step).clamp(max=T - 1)], rows.to(drafter.device), out.memory, step)
-        if likely:
-            found = drafter.predict_beside(out.normed, truth[step, rows].to(drafter.device))
+        if temperature:
+            found = drafter.predict_beside(out.normed, truth[step, rows].to(drafter.device), temperature)
             guess[step, rows], log_p[step, rows] = (part.cpu() for part in found)
         else:
             guess[step, rows] = drafter.predict(out.normed).cpu()

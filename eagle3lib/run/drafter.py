@@ -246,14 +246,16 @@ class Drafter:
         return self.target_ids[torch.cat(best)]
 
     def predict_beside(
-        self, normed: Float[Tensor, "T H"], truth: Int[Tensor, " T"]
+        self, normed: Float[Tensor, "T H"], truth: Int[Tensor, " T"], temperature: float = 1.0
     ) -> tuple[Int[Tensor, " T"], Float[Tensor, " T"]]:
-        """`predict`, and the log-probability that each row gives to its true token; nan where no draft id stands for that."""
+        """`predict`, and the log-probability that each row gives to its true token, at a temperature; nan where no draft id
+        stands for that.
+        """
         draft_id = torch.full((self.recipe.vocab_size,), -1, device=self.device)
         draft_id[self.target_ids] = torch.arange(len(self.target_ids), device=self.device)
         best, log_p = [], []
         for part, tokens in zip(normed.split(self._head_block()), truth.split(self._head_block()), strict=True):
-            logits, ids = self.logits(part).float(), draft_id[tokens]  # [part, Vd], [part]
+            logits, ids = self.logits(part).float() / temperature, draft_id[tokens]  # [part, Vd], [part]
             best.append(logits.argmax(-1))
             true = logits.gather(1, ids.clamp(min=0)[:, None])[:, 0]  # [part]
             log_p.append(torch.where(ids >= 0, true - logits.logsumexp(-1), torch.nan))
