@@ -2,57 +2,64 @@
 
 Data goes one way: read (files become objects) -> run (the forward, drafting, decoding) -> measure (numbers with intervals)
 -> judge (findings) -> show (figures, tables).
+
+A name is imported when it is first used: `eagle3 --help` needs no PyTorch.
 """
 
-from .judge.audit import audit
-from .judge.checks import check_captures
-from .judge.evidence import Measured
-from .judge.finding import Finding, Findings
-from .judge.flags import check_flags
-from .judge.mismatch import mismatch
-from .judge.probe import Probe, probe
-from .judge.recorded import what_is_recorded
-from .judge.recording import streams_to_record, what_to_record
-from .judge.states import compare_captures
-from .judge.streams import which_streams
-from .judge.texts import check_texts, compare_texts
-from .judge.verdict import Verdict, verdict
-from .measure.acceptance import Acceptance, acceptance, by_position
-from .measure.accuracy import Accuracy, accuracy
-from .measure.alike import alike, distances
-from .measure.ceiling import vocabulary_ceiling
-from .measure.compare import compare
-from .measure.inventory import inventory, recipe_table
-from .measure.lens import logit_lens
-from .measure.norms import channel_profile, embedding_distance, massive_channels, norm_summary, row_norms
-from .measure.sampled import SampledAcceptance, sampled_acceptance
-from .measure.state import drafter_state, slot_shares
-from .measure.trainers import trainer_figures
-from .read.capture import Capture
-from .read.captures import Captures, read_captures, write_captures
-from .read.checkpoint import Checkpoint, open_checkpoint
-from .read.errors import InputError
-from .read.flags import Flags, read_flags
-from .read.recipe import Recipe
-from .read.rope import Rope
-from .read.served import read_served
-from .read.target import Target, open_target
-from .read.vocab_map import read_vocab_map
-from .run.chain import Chain, Hits, chain_hits, hits
-from .run.decode import Decoded, speculative_decode
-from .run.drafter import Drafter, Memory
-from .run.record import record, record_all
-from .run.recorder import record_prompts
-from .run.sampling import Sampled, speculative_sample
+from importlib import import_module
 
-__all__ = [
-    "Acceptance", "Accuracy", "Capture", "Captures", "Chain", "Checkpoint", "Decoded", "Drafter", "Finding", "Findings",
-    "Flags", "Hits", "InputError", "Measured", "Memory", "Probe", "Recipe", "Rope", "Sampled", "SampledAcceptance", "Target",
-    "Verdict", "acceptance", "accuracy", "alike", "audit", "by_position", "chain_hits", "channel_profile", "check_captures",
-    "check_flags", "check_texts", "compare", "compare_captures", "compare_texts", "distances", "drafter_state",
-    "embedding_distance", "hits", "inventory", "logit_lens", "massive_channels", "mismatch", "norm_summary", "open_checkpoint",
-    "open_target", "probe", "read_captures", "read_flags", "read_served", "read_vocab_map", "recipe_table", "record",
-    "record_all", "record_prompts", "row_norms", "sampled_acceptance", "slot_shares", "speculative_decode",
-    "speculative_sample", "streams_to_record", "trainer_figures", "verdict", "vocabulary_ceiling", "what_is_recorded",
-    "what_to_record", "which_streams", "write_captures",
-]  # fmt: skip
+HOME = {  # module -> the public names that live there
+    "judge.audit": ("audit",),
+    "judge.checks": ("check_captures",),
+    "judge.evidence": ("Measured",),
+    "judge.finding": ("Finding", "Findings"),
+    "judge.flags": ("check_flags",),
+    "judge.mismatch": ("mismatch",),
+    "judge.probe": ("Probe", "probe"),
+    "judge.recorded": ("what_is_recorded",),
+    "judge.recording": ("streams_to_record", "what_to_record"),
+    "judge.states": ("compare_captures",),
+    "judge.streams": ("which_streams",),
+    "judge.texts": ("check_texts", "compare_texts"),
+    "judge.verdict": ("Verdict", "verdict"),
+    "measure.acceptance": ("Acceptance", "acceptance", "by_position"),
+    "measure.accuracy": ("Accuracy", "accuracy"),
+    "measure.alike": ("alike", "distances"),
+    "measure.ceiling": ("vocabulary_ceiling",),
+    "measure.compare": ("compare",),
+    "measure.inventory": ("inventory", "recipe_table"),
+    "measure.lens": ("logit_lens",),
+    "measure.norms": ("channel_profile", "embedding_distance", "massive_channels", "norm_summary", "row_norms"),
+    "measure.sampled": ("SampledAcceptance", "sampled_acceptance"),
+    "measure.state": ("drafter_state", "slot_shares"),
+    "measure.trainers": ("trainer_figures",),
+    "read.capture": ("Capture",),
+    "read.captures": ("Captures", "read_captures", "write_captures"),
+    "read.checkpoint": ("Checkpoint", "open_checkpoint"),
+    "read.errors": ("InputError",),
+    "read.flags": ("Flags", "read_flags"),
+    "read.recipe": ("Recipe",),
+    "read.rope": ("Rope",),
+    "read.served": ("read_served",),
+    "read.target": ("Target", "open_target"),
+    "read.vocab_map": ("read_vocab_map",),
+    "run.chain": ("Chain", "Hits", "chain_hits", "hits"),
+    "run.decode": ("Decoded", "speculative_decode"),
+    "run.drafter": ("Drafter", "Memory"),
+    "run.record": ("record", "record_all"),
+    "run.recorder": ("record_prompts",),
+    "run.sampling": ("Sampled", "speculative_sample"),
+}
+MODULE_OF = {name: module for module, names in HOME.items() for name in names}
+__all__ = sorted(MODULE_OF)
+
+
+def __getattr__(name: str) -> object:
+    if name not in MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(f".{MODULE_OF[name]}", __name__), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -16,7 +16,8 @@ from conftest import ROOT
 
 import eagle3lib as e3
 from eagle3lib.show import workbook
-from eagle3lib.show.cli import main, with_changes
+from eagle3lib.show.changes import with_changes
+from eagle3lib.show.cli import main
 from eagle3lib.show.printed import plain
 
 
@@ -207,6 +208,22 @@ def test_the_script_starts_light_and_shows_no_traceback(place):
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, cwd=place)
     assert done.returncode == 2
     assert done.stderr.startswith("eagle3: nowhere") and "Traceback" not in done.stderr
+
+
+def test_help_needs_no_heavy_library():
+    command = (
+        "import sys; from eagle3lib.show.cli import main; code = main(['verdict', '--help']); "
+        "assert not {'torch', 'pandas', 'scipy', 'numpy', 'matplotlib'} & set(sys.modules); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True)
+    assert done.returncode == 0 and "--measured" in done.stdout, done.stderr
+
+
+def test_every_public_name_is_there():
+    """Names are imported when they are first used: each must lie where the table says."""
+    assert all(getattr(e3, name) is not None for name in e3.__all__) and set(e3.__all__) <= set(dir(e3))
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        e3.nonsense  # noqa: B018
 
 
 def test_the_project_names_the_script():

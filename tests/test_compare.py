@@ -1,6 +1,5 @@
 """Comparing drafters: pairing, corrections, prompts needed; what cannot be run is a row; the command and the notebook."""
 
-import argparse
 import json
 
 import numpy as np
@@ -13,7 +12,8 @@ from test_notebooks import code_cells, run
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import Acceptance
 from eagle3lib.measure.compare import MOST, accept_lengths, compare, drafters, holm, open_all, signed_rank
-from eagle3lib.show import cli_compare, compared, curves
+from eagle3lib.show import compared, curves
+from eagle3lib.show.cli import main
 
 ROUNDS = 40
 
@@ -143,10 +143,7 @@ def test_what_cannot_be_run_is_a_row_with_its_reason(place):
 
 
 def command(capsys, *argv):
-    parser = argparse.ArgumentParser()
-    cli_compare.add(parser.add_subparsers())
-    asked = parser.parse_args(["compare", *map(str, argv)])
-    return asked.command(asked), capsys.readouterr().out
+    return main(["compare", *map(str, argv)]), capsys.readouterr().out
 
 
 def test_command(place, capsys):

@@ -4,34 +4,18 @@ Exit codes: 0 the first is told from all others; 11 it is not, nothing is beside
 """
 
 import argparse
-from pathlib import Path
 
 from ..judge.checks import check_captures
 from ..measure.compare import accept_lengths, compare, open_all
 from ..read.captures import read_captures
 from ..run.device import best_device
-from . import compared, options
+from . import compared
 from .plan import check_device
 from .printed import print_json, print_table
 
 
-def add(commands: argparse._SubParsersAction) -> None:
-    """Add the command to the parser's `commands`."""
-    one = commands.add_parser(
-        "compare", help="which of several drafters accepts most, and is the difference real",
-        description="Runs each drafter on its own streams over the same captures and ranks them by accept length, with paired "
-        "intervals and a paired test. Exit code 0 when the first is told from all others, 11 when not.",
-    )  # fmt: skip
-    one.set_defaults(command=_compare)
-    one.add_argument("checkpoints", type=Path, nargs="+", metavar="CHECKPOINT", help="a drafter's folder, or a folder of such")
-    one.add_argument("--target", type=Path, metavar="DIR", help="their target's folder: only rows of two tensors are read")
-    one.add_argument("--captures", type=Path, required=True, metavar="DIR", help="hidden states recorded from the target")
-    one.add_argument("--steps", type=int, default=3, metavar="K", help="the number of draft steps to compare at (3)")
-    options.device(one)
-    options.json(one)
-
-
-def _compare(asked: argparse.Namespace) -> int:
+def run(asked: argparse.Namespace) -> int:
+    """Print or dump the ranking; returns the exit code. Raises InputError where nothing can be compared."""
     check_device(asked.device)
     device, dtype = asked.device or best_device(), asked.dtype or "float32"
     captures = read_captures(asked.captures)

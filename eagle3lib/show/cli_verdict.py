@@ -4,7 +4,6 @@ import argparse
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
 
 from ..judge.evidence import Measured
 from ..judge.verdict import Verdict, broken, verdict
@@ -13,7 +12,6 @@ from ..read.checkpoint import open_checkpoint
 from ..read.errors import BrokenError, InputError
 from ..read.served import read_served
 from ..run.device import best_device
-from . import options
 from .plan import check_device
 from .printed import print_json
 
@@ -21,36 +19,11 @@ INPUTS = ("checkpoint", "captures", "served", "target", "log", "flags", "measure
 KEYS = {"k": "steps", "tok/s": "tokens_per_second", "tau": "accept_length"}
 
 
-def add(commands: argparse._SubParsersAction) -> None:
-    """Add the command to the parser's `commands`."""
-    one = commands.add_parser(
-        "verdict", help="where it is broken, what it costs, what to change",
-        description="The answer from whatever is given: a checkpoint, captures, a log, flags, measured speeds, or only some of "
-        "them. Exit code 0 when nothing is broken, 10 when something was found, 11 when it cannot be told.",
-    )  # fmt: skip
-    one.set_defaults(command=_verdict)
-    one.add_argument("checkpoint", type=Path, nargs="?", metavar="CHECKPOINT", help="the drafter's folder")
-    for name, what in (("captures", "hidden states recorded from the target, as in training"),
-                       ("served", "hidden states as the server hands them to the drafter"),
-                       ("target", "the target's folder: only rows of a few tensors are read")):  # fmt: skip
-        one.add_argument(f"--{name}", type=Path, metavar="DIR", help=what)
-    one.add_argument("--log", type=Path, nargs="+", default=[], metavar="FILE", help="a server's log")
-    one.add_argument("--flags", metavar="LINE", help="the server's launch line, in quotes")
-    one.add_argument(
-        "--measured", nargs="+", default=[], metavar="SETTING",
-        help='measured speeds, as in "K=1 tok/s=56.8 tau=1.6"; K=0 is without drafter',
-    )  # fmt: skip
-    one.add_argument("--claimed", type=float, metavar="X", help="a training figure, as 0.747")
-    one.add_argument("--claimed-by", metavar="TRAINER", help='whose: "SpecForge", or "speculators full_acc_0"')
-    one.add_argument("--steps", type=int, metavar="K", help="draft steps to tell everything at (as served, else 3)")
-    options.device(one)
-    options.json(one)
-
-
-def _verdict(asked: argparse.Namespace) -> int:
+def run(asked: argparse.Namespace) -> int:
+    """Print or dump the verdict; returns its exit code. Raises InputError for inputs that cannot be used."""
     check_device(asked.device)
     measured = [measured_of(text) for text in asked.measured]
-    runs = [run for file in asked.log for run in read_served(file)]
+    runs = [one for file in asked.log for one in read_served(file)]
     folders = {name: read_captures(path) for name in ("captures", "served") if (path := getattr(asked, name))}
     if folders and asked.checkpoint is None:
         raise InputError("verdict: captures need the drafter's folder, CHECKPOINT: they are what it is run on")

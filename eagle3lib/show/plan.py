@@ -31,7 +31,6 @@ INPUTS = {
     "SERVED": ("--served DIR", "a folder of hidden states recorded where the server hands them to the drafter"),
     "LOG": ("--log FILE", "a server's log"),
 }
-DTYPES = ("float32", "bfloat16")
 
 
 def input_told(name: str) -> str:

@@ -1,0 +1,157 @@
+"""What it costs to predict accept lengths: ours beside the obvious loop, `speculators`' forward and the matrix products alone.
+
+    python benchmarks/acceptance.py [--speculators build/speculators/bin/python]      (`make bench`; a minute or two)
+
+K = 8 over the demo's 24 held-out samples, float32. (a) the obvious loop: row by row, step by step, frozen below as it is;
+(b) `speculators`' own model, the same rows and steps, eager attention, in its own environment; (c) the matrix products that K
+steps of these rows need, weights, QK and PV, and nothing else; (d) `chain_hits` with every marginal; (e) for accept lengths only:
+a row that missed is left. Each is timed three times in turn and its fastest kept; what counts are the ratios.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+import eagle3lib as e3
+from eagle3lib.run.drafter import Memory
+from eagle3lib.show.stamp import device_name, versions
+
+HERE, ROOT = Path(__file__).parent, Path(__file__).parent.parent
+STEPS, ROUNDS = 8, 3
+DRAFTER, STREAMS = ROOT / "data/drafters/healthy", (2, 15, 27)
+TARGET, CAPTURES = ROOT / "build/target", ROOT / "data/captures/heldout"
+REACH = {"(d) over (c)": 1.3, "(b) over (d)": 1.6, "(b) over (e)": 4.0}  # at most, at least, at least
+
+
+def obvious(drafter: e3.Drafter, capture: e3.Capture) -> int:
+    """One row after the other, one step after the other, keys kept; accepted drafts, summed over rows."""
+    ids, g = capture.token_ids, capture.joined(drafter.recipe)
+    memory, leading = Memory(), 0
+    for row in range(len(ids) - 2):
+        at = torch.tensor([row])
+        out = drafter.forward(drafter.fuse(g[row : row + 1]), ids[row + 1 : row + 2], at, memory)
+        memory = out.memory
+        for step in range(STEPS):
+            if row + 2 + step >= len(ids):
+                break
+            guess = int(drafter.predict(out.normed))
+            if guess != int(ids[row + 2 + step]):
+                break
+            leading += bool(capture.loss_mask[row + 1 : row + 3 + step].all())
+            if row + 3 + step < len(ids):
+                out = drafter.forward(out.feed, ids[row + 2 + step : row + 3 + step], at, out.memory, step + 1)
+        memory = memory.fresh()
+    return leading
+
+
+def products(drafter: e3.Drafter, rows: list[int]) -> None:
+    """The matrix products of K steps over samples of so many rows: projections, head, and attention's two."""
+    w, r = drafter.weights, drafter.recipe
+    for T in rows:
+        wide, narrow = torch.randn(T, 2 * r.hidden_size), torch.randn(T, r.hidden_size)
+        torch.randn(T, r.n_streams * r.target_hidden_size) @ w["fc.weight"].T
+        inner = torch.randn(T, r.n_heads * r.head_dim)
+        middle = torch.randn(T, w["layers.0.mlp.down_proj.weight"].shape[1])
+        q, k = torch.randn(r.n_kv_heads, T * (r.n_heads // r.n_kv_heads), r.head_dim), torch.randn(r.n_kv_heads, r.head_dim, T)
+        weights, v = torch.randn(r.n_kv_heads, T * (r.n_heads // r.n_kv_heads), T), torch.randn(r.n_kv_heads, T, r.head_dim)
+        for _ in range(STEPS):
+            for letter in "qkv":
+                wide @ w[f"layers.0.self_attn.{letter}_proj.weight"].T
+            q @ k
+            weights @ v
+            inner @ w["layers.0.self_attn.o_proj.weight"].T
+            narrow @ w["layers.0.mlp.gate_proj.weight"].T
+            narrow @ w["layers.0.mlp.up_proj.weight"].T
+            middle @ w["layers.0.mlp.down_proj.weight"].T
+            narrow @ drafter.head.T
+
+
+SPECULATORS = """
+import sys, time, torch
+sys.path.insert(0, "tests/truth")
+from pathlib import Path
+from live_demo import load_model, load_sample
+from make_vectors import align
+drafter, target, captures, steps, streams, rounds = sys.argv[1:]
+model = load_model(Path(drafter), Path(target), [int(n) for n in streams.split(",")], int(steps))
+samples = [load_sample(path, [int(n) for n in streams.split(",")]) for path in sorted(Path(captures).glob("*.safetensors"))]
+for _ in range(int(rounds)):
+    start = time.perf_counter()
+    with torch.inference_mode():
+        for ids, g in samples:
+            model(**align(ids, g), ttt_steps=int(steps))
+    print("seconds", time.perf_counter() - start)
+"""
+
+
+def speculators(python: Path) -> float:
+    """Seconds of their forward, the fastest of three, in their environment."""
+    given = [str(DRAFTER), str(TARGET), str(CAPTURES), str(STEPS), ",".join(map(str, STREAMS)), str(ROUNDS)]
+    said = subprocess.run([python, "-c", SPECULATORS, *given], capture_output=True, text=True, cwd=ROOT)
+    found = [float(line.split()[1]) for line in said.stdout.splitlines() if line.startswith("seconds")]
+    if not found:
+        sys.exit(f"{python}: speculators' forward did not run: {said.stderr.strip().splitlines()[-1:]}")
+    return min(found)
+
+
+def timed(function, *given) -> tuple[float, object]:
+    start = time.perf_counter()
+    found = function(*given)
+    return time.perf_counter() - start, found
+
+
+@torch.inference_mode()
+def measure(python: Path) -> dict:
+    """All five, and how many drafts were right."""
+    ckpt = e3.open_checkpoint(DRAFTER, target=TARGET)
+    drafter = e3.Drafter(ckpt, ckpt.recipe.replace(streams=STREAMS))
+    captures = [
+        c.replace(streams={n: c.stream(n) for n in STREAMS}, last=None, last_kind="none") for c in e3.read_captures(CAPTURES)
+    ]
+    rows = [len(c.token_ids) - 2 for c in captures]
+    e3.hits(drafter, captures[:2], STEPS)
+    seconds = {name: [] for name in ("(c) products", "(d) every marginal", "(e) accept lengths only")}
+    for _ in range(ROUNDS):
+        seconds["(c) products"].append(timed(products, drafter, rows)[0])
+        took, whole = timed(e3.hits, drafter, captures, STEPS)
+        seconds["(d) every marginal"].append(took)
+        took, some = timed(e3.hits, drafter, captures, STEPS, False)
+        seconds["(e) accept lengths only"].append(took)
+    took, leading = timed(lambda: sum(obvious(drafter, capture) for capture in captures))
+    best = {"(a) obvious loop": took, "(b) speculators": speculators(python)} | {k: min(v) for k, v in seconds.items()}
+    counted = {int(sum(int(one.leading().sum()) for one in found)) for found in (whole, some)} | {leading}
+    if len(counted) != 1:
+        sys.exit(f"the three ways count different drafts: {counted}")
+    scored = sum(int(one.scored[0].sum()) for one in whole)
+    ratios = {
+        "(d) over (c)": best["(d) every marginal"] / best["(c) products"],
+        "(b) over (d)": best["(b) speculators"] / best["(d) every marginal"],
+        "(b) over (e)": best["(b) speculators"] / best["(e) accept lengths only"],
+        "(a) over (e)": best["(a) obvious loop"] / best["(e) accept lengths only"],
+    }
+    return {
+        "rows": sum(rows), "samples": len(captures), "K": STEPS, "threads": torch.get_num_threads(),
+        "hit rate at step 1": sum(int((one.hit & one.scored)[0].sum()) for one in whole) / scored,
+        "seconds": {name: round(value, 3) for name, value in best.items()},
+        "ratios": {name: round(value, 2) for name, value in ratios.items()}, "reach": REACH,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--speculators", type=Path, default=ROOT / "build/speculators/bin/python")
+    args = parser.parse_args()
+    os.environ["TQDM_DISABLE"] = "1"
+    found = {"stamp": {**versions(), "device": device_name("cpu")}, **measure(args.speculators)}
+    (HERE / "acceptance.json").write_text(json.dumps(found, indent=1) + "\n")
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
