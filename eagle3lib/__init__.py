@@ -18,6 +18,7 @@ HOME = {  # module -> the public names that live there
     "judge.probe": ("Probe", "probe"),
     "judge.recorded": ("what_is_recorded",),
     "judge.recording": ("streams_to_record", "what_to_record"),
+    "judge.rounds": ("first_difference",),
     "judge.states": ("compare_captures",),
     "judge.streams": ("which_streams",),
     "judge.texts": ("check_texts", "compare_texts"),
