@@ -39,14 +39,14 @@ notebooks: env target have-notebooks ## re-execute the committed notebooks in pl
 	done
 	@$(PY) -m nbstripout --keep-output notebooks/*.ipynb
 
-truth: env target build/speculators/.ready ## both truths at length, against speculators and live decoding: half an hour
+truth: env target build/speculators/.ready ## both truths at length, against speculators and live decoding: an hour and a half
 	@echo "truth: logits of speculators' own model on the committed captures, a minute"
 	@mkdir -p build/truth
 	@for drafter in "healthy 2 15 27" "embedding_fed 0 2 15"; do set -- $$drafter; \
 		build/speculators/bin/python tests/truth/live_demo.py --drafter data/drafters/$$1 --target build/target \
 			--samples data/captures/heldout/*.safetensors --streams $$2 $$3 $$4 --out build/truth/$$1.safetensors || exit 1; \
 	done
-	@echo "truth: the forward against them, and the walk against live decoding, half an hour on two cores"
+	@echo "truth: the forward against them, and the walks against live decoding, an hour and a half on two cores"
 	@PYTHONPATH=tests $(PY) tests/truth/run.py --reference build/truth
 
 battery: env target ## every fault and every sound case through the verdict, tests/battery/results.md: an hour or two

@@ -49,7 +49,9 @@ HOME = {  # module -> the public names that live there
     "run.drafter": ("Drafter", "Memory"),
     "run.record": ("record", "record_all"),
     "run.recorder": ("record_prompts",),
+    "run.rounds": ("Round", "rounds_of"),
     "run.sampling": ("Sampled", "speculative_sample"),
+    "run.tree": ("EagleTree", "SglangTree", "draft_tree", "draft_trees", "tree_hits"),
 }
 MODULE_OF = {name: module for module, names in HOME.items() for name in names}
 __all__ = sorted(MODULE_OF)

@@ -16,6 +16,7 @@ from ..read.capture import Capture
 from ..read.errors import InputError
 from ..run.chain import Chain, Hits, hits
 from ..run.drafter import Drafter
+from ..run.tree import TreePlan, hits_of_trees
 from .intervals import ratio_interval
 
 Counts = dict[str, np.ndarray]  # sample -> rounds by accepted drafts, [K + 1] integers
@@ -162,13 +163,17 @@ def spans(scored: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
 
 
-def acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Chain) -> Acceptance:
-    """Acceptance for K = 1..`plan.steps`, predicted from recorded states, without the target.
+def acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Chain | TreePlan) -> Acceptance:
+    """Acceptance for K = 1..`plan.steps` of a chain, or of a tree, predicted from recorded states, without the target.
 
-    On text that the target wrote greedily, over float32 captures, the walk is what real decoding accepts, round by round.
-    Raises InputError when no sample has a row to draft from.
+    On text that the target wrote greedily, over float32 captures, the walk is what real decoding accepts, round by round. A
+    tree's only K is `plan.deepest`, the most drafts that a round of it can accept: a shallower tree is another tree, not the
+    first levels of this one. Raises InputError when no sample has a row to draft from.
     """
-    return Acceptance.of(hits(drafter, captures, plan.steps, complete=False))
+    if isinstance(plan, Chain):
+        return Acceptance.of(hits(drafter, captures, plan.steps, complete=False))
+    K, found = plan.deepest, Acceptance.of(hits_of_trees(drafter, captures, plan))
+    return Acceptance({K: found.walks[K]}, {K: found.starts[K]})
 
 
 def by_position(found: Iterable[Hits], steps: int, width: int = 32) -> pd.DataFrame:

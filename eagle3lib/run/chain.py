@@ -137,13 +137,15 @@ def fused_rows(drafter: Drafter, capture: Capture) -> Float[Tensor, "R H"]:
 
 
 def hits(drafter: Drafter, captures: Iterable[Capture], steps: int, complete: bool = True) -> list[Hits]:
-    """`chain_hits` of every sample: what accuracies, accept lengths and pictures of them all derive from.
+    """`chain_hits` of every sample: what accuracies, accept lengths and pictures of them all derive from."""
+    some = tqdm(captures, desc="drafting", unit="sample", leave=False)
+    return by_name(chain_hits(drafter, capture, steps, complete) for capture in some)
 
-    Two samples of one name are two samples: the later one's place in `captures` is added to its name.
-    """
+
+def by_name(some: Iterable[Hits]) -> list[Hits]:
+    """Two samples of one name are two samples: the later one's place is added to its name."""
     found: dict[str, Hits] = {}
-    for number, capture in enumerate(tqdm(captures, desc="drafting", unit="sample", leave=False)):
-        one = chain_hits(drafter, capture, steps, complete)
+    for number, one in enumerate(some):
         name = one.name
         while name in found:
             name = f"{name} ({number})"

@@ -4,6 +4,7 @@
    `live_demo.py` in an environment with speculators; `--reference FOLDER`, else that part keeps its last result).
 2. The walk over recorded states against live decoding: 24 prompts of 128 tokens, K = 1, 3, 5, 8, both drafters, round by
    round; and the decoded text against the target's own `generate`.
+3. The same for draft trees, three of each machine (`eagle3lib/run/tree.py`).
 """
 
 import argparse
@@ -19,10 +20,18 @@ from transformers import AutoModelForCausalLM, __version__
 
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import walk
+from eagle3lib.run.tree import EagleTree, SglangTree, tree_hits
 
 ROOT = Path(__file__).parent.parent.parent
 DRAFTERS = {"healthy": (2, 15, 27), "embedding_fed": (0, 2, 15)}  # on the streams each was trained on
-STEPS, TOKENS = (1, 3, 5, 8), 128
+TOKENS = 128
+PLANS = {
+    "walk": [e3.Chain(K) for K in (1, 3, 5, 8)],
+    "trees": [
+        *(EagleTree(*counts) for counts in ((3, 4, 16), (5, 8, 40), (7, 10, 60))),  # depth, top_k, total_token
+        *(SglangTree(*counts) for counts in ((3, 2, 6), (4, 4, 12), (5, 8, 32))),  # steps, top_k, draft_tokens
+    ],
+}
 STREAMS = (0, 2, 15, 27)
 TOLERANCE = 1e-3  # of logits that reach 30: float32 rounding of two orders of summation
 
@@ -50,27 +59,29 @@ def own_texts(target, prompts) -> list[e3.Capture]:
     return texts
 
 
-def walks(label: str, prompts, again: bool) -> list[dict]:
-    """A row for each K. Each is kept in build/truth when it is done, and an interrupted run goes on after the last."""
-    kept = ROOT / "build" / "truth" / f"{label}_walks.json"
+def walks(label: str, part: str, prompts, again: bool) -> list[dict]:
+    """A row for each plan. Each is kept in build/truth when it is done, and an interrupted run goes on after the last."""
+    kept = ROOT / "build" / "truth" / f"{label}_{part}.json"
     kept.parent.mkdir(parents=True, exist_ok=True)
     rows = json.loads(kept.read_text()) if kept.exists() and not again else []
     target = AutoModelForCausalLM.from_pretrained(ROOT / "build" / "target", dtype=torch.float32).eval()
     texts, drafter = own_texts(target, prompts), drafter_of(label)
-    for K in STEPS[len(rows) :]:
-        rows.append(compare(target, drafter, texts, K))
+    for plan in PLANS[part][len(rows) :]:
+        rows.append(compare(target, drafter, texts, plan))
         kept.write_text(json.dumps(rows))
     kept.unlink()
     return rows
 
 
-def compare(target, drafter: e3.Drafter, texts: list[e3.Capture], K: int) -> dict:
+def compare(target, drafter: e3.Drafter, texts: list[e3.Capture], plan) -> dict:
     """Live decoding of each text's prompt beside the walk over its recorded states."""
-    found = {"K": K, "rounds": 0, "accepted": 0, "prompts": len(texts), "walks differ": [], "texts differ": [], "near ties": 0}
-    for capture in tqdm(texts, desc=f"live, K = {K}", unit="prompt", leave=False):
+    chain = isinstance(plan, e3.Chain)
+    K = plan.steps if chain else plan.deepest
+    found = {"plan": str(plan), "K": K, "rounds": 0, "accepted": 0, "prompts": len(texts), "walks differ": [], "texts differ": []}
+    for capture in tqdm(texts, desc=f"live, {plan}", unit="prompt", leave=False):
         prompt = capture.token_ids[: int(capture.loss_mask.int().argmax())]
-        live = e3.speculative_decode(target, drafter, prompt, e3.Chain(K), max_new_tokens=TOKENS)
-        hits = e3.chain_hits(drafter, capture, K, complete=False)
+        live = e3.speculative_decode(target, drafter, prompt, plan, max_new_tokens=TOKENS)
+        hits = e3.chain_hits(drafter, capture, K, complete=False) if chain else tree_hits(drafter, capture, plan)
         predicted = walk(hits.leading().numpy(), hits.start(), len(capture.token_ids) - 2, K)
         found["rounds"] += len(live.accepted)
         found["accepted"] += sum(live.accepted)
@@ -78,7 +89,8 @@ def compare(target, drafter: e3.Drafter, texts: list[e3.Capture], K: int) -> dic
             found["walks differ"].append(capture.name)
         if live.token_ids.tolist() != capture.token_ids.tolist():
             found["texts differ"].append(capture.name)
-        found["near ties"] += near_ties(drafter, capture)
+        if chain:
+            found["near ties"] = found.get("near ties", 0) + near_ties(drafter, capture)
     found["accept length"] = round(1 + found["accepted"] / found["rounds"], 4)
     return found
 
@@ -106,7 +118,7 @@ def main() -> None:
     parser.add_argument(
         "--drafter", choices=DRAFTERS, nargs="*", default=list(DRAFTERS), help="only these; others keep their result"
     )
-    parser.add_argument("--no-walk", action="store_true", help="only the forward")
+    parser.add_argument("--parts", choices=PLANS, nargs="*", default=list(PLANS), help="only these; none: only the forward")
     parser.add_argument("--again", action="store_true", help="do not go on from an interrupted run")
     args = parser.parse_args()
     stamp = {
@@ -125,14 +137,10 @@ def main() -> None:
             rows = forward_against(label, args.reference / f"{label}.safetensors")
             results["forward"] = {"reference": "speculators 0.9.0", "steps": 3, "stamp": stamp, "rows": rows}
             bad += sum(row["largest difference of logits"] > TOLERANCE for row in rows)
-        if not args.no_walk:
-            results["walk"] = {
-                "tokens": TOKENS,
-                "streams": DRAFTERS[label],
-                "stamp": stamp,
-                "rows": walks(label, prompts, args.again),
-            }
-            bad += sum(bool(row["walks differ"] or row["texts differ"]) for row in results["walk"]["rows"])
+        for part in args.parts:
+            rows = walks(label, part, prompts, args.again)
+            results[part] = {"tokens": TOKENS, "streams": DRAFTERS[label], "stamp": stamp, "rows": rows}
+            bad += sum(bool(row["walks differ"] or row["texts differ"]) for row in rows)
         file.write_text(json.dumps(results, indent=1) + "\n")
         print(f"{file.name}: {json.dumps(results)[:600]} ...")
     print("all equal" if not bad else f"{bad} rows differ: see the result files")
