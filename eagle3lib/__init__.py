@@ -32,6 +32,7 @@ HOME = {  # module -> the public names that live there
     "measure.lens": ("logit_lens",),
     "measure.norms": ("channel_profile", "embedding_distance", "massive_channels", "norm_summary", "row_norms"),
     "measure.sampled": ("SampledAcceptance", "sampled_acceptance"),
+    "measure.serving": ("engine_figures", "tau_from"),
     "measure.state": ("drafter_state", "slot_shares"),
     "measure.trainers": ("trainer_figures",),
     "read.capture": ("Capture",),
@@ -52,6 +53,7 @@ HOME = {  # module -> the public names that live there
     "run.rounds": ("Round", "rounds_of"),
     "run.sampling": ("Sampled", "speculative_sample"),
     "run.tree": ("EagleTree", "SglangTree", "draft_tree", "draft_trees", "tree_hits"),
+    "run.vllm": ("tapped",),
 }
 MODULE_OF = {name: module for module, names in HOME.items() for name in names}
 __all__ = sorted(MODULE_OF)

@@ -1,5 +1,6 @@
 """Launch lines: what is drafted for what was asked, and a line that fires and one that does not for every rule."""
 
+import json
 import random
 
 import pytest
@@ -85,6 +86,35 @@ def test_bad_lines_are_one_sentence(line, said):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "architecture, told",
+    [("DeepseekV3ForCausalLM", "3 steps, top-k 1 and 4 tokens"), ("Grok1ForCausalLM", "5 steps, top-k 4 and 8 tokens"),
+     ("Qwen3ForCausalLM", "3 steps, top-k 1 and 4 tokens, older versions 5 steps, top-k 4 and 8 tokens")],
+)  # fmt: skip
+def test_what_sglang_chooses_by_itself(tmp_path, architecture, told):
+    target = tiny.write_target(tmp_path / "target")
+    config = json.loads((target / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps(config | {"architectures": [architecture]}))
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter"), target)
+    said = [f.what for f in check_flags(read_flags(BASE), ckpt) if "SGLang chooses" in f.what]
+    assert said == [f"no --speculative-num-steps: for a {architecture} SGLang chooses {told}"]
+
+
+def test_a_shallow_tree_is_told_as_shallow():
+    """A tree verified with fewer nodes than it is deep was once said to reach its depth."""
+    found = check_flags(read_flags(TREE.replace("tokens 8", "tokens 4")))
+    assert next(f.what for f in found if f.level == "ok").endswith("accept length is at most 4")
+
+
+def test_a_token_map_is_said_to_do_nothing():
+    (found,) = [f for f in check_flags(read_flags(CHAIN + " --speculative-token-map f.pt")) if "token-map" in f.what]
+    assert "is ignored with EAGLE3" in found.what and found.change == "leave it out"
+
+
+def test_a_switched_off_simulation_is_none():
+    assert not [f for f in check_flags(read_flags("SGLANG_SIMULATE_ACC_LEN=-1 " + CHAIN)) if "SIMULATE" in f.what]
+
+
 def test_lengths():
     read = [
         read_flags(vllm() + f" --max-model-len {x}").asked["context"] for x in ("4096", "131_072", "32k", "32K", "auto", "-1")
@@ -103,6 +133,10 @@ CASES = [
     ("nothing is drafted", CHAIN.replace("--speculative-algorithm EAGLE3", ""), CHAIN, False),
     ("all three or none, and stops", BASE + " --speculative-num-draft-tokens 4", BASE, False),
     ("nobody can tell K", BASE, CHAIN, False),
+    ("for a LlamaForCausalLM SGLang chooses 5 steps, top-k 4 and 8 tokens", BASE, CHAIN, "target"),
+    ("nothing tells how large a tree", TREE.replace("--speculative-num-draft-tokens 8", ""), TREE, False),
+    ("and the deepest steps", TREE.replace("tokens 8", "tokens 5"), TREE.replace("tokens 8", "tokens 6"), False),
+    ("with SGLANG_ENABLE_SPEC_V2", "SGLANG_ENABLE_SPEC_V2=1 " + TREE, "SGLANG_ENABLE_SPEC_V2=0 " + TREE, False),
     ("read as 1 here", CHAIN.replace("--speculative-eagle-topk 1", ""), CHAIN, False),
     ("accept length is 1.00", CHAIN.replace("EAGLE3", "eagle"), CHAIN, True),
     ("accept length is 1.00", CHAIN.replace("EAGLE3", "EAGLE").replace(" D ", " x/eagle3-y "),
@@ -112,6 +146,9 @@ CASES = [
      CHAIN + " --speculative-accept-threshold-acc 1.0", False),
     ("SIMULATE_ACC_LEN is set", "SGLANG_SIMULATE_ACC_LEN=3 " + CHAIN, CHAIN, False),
     ("is synthetic", vllm(rejection_sample_method='"synthetic"'), vllm(rejection_sample_method='"standard"'), False),
+    ("is not between 1 and K + 1", vllm(synthetic_acceptance_length="4.5"), vllm(synthetic_acceptance_length="4"), False),
+    ("is block", vllm(rejection_sample_method='"block"'), vllm(), False),
+    ("speculative_token_tree", vllm(speculative_token_tree='"[(0,), (0, 0)]"'), vllm(), False),
     ("has no n_predict", vllm(num_speculative_tokens=""), vllm(), True),
     ("K is the drafter's n_predict", vllm(num_speculative_tokens=""), vllm(), False),
     ("no multiple", vllm(num_speculative_tokens="5"), vllm(num_speculative_tokens="4"), "n_predict"),
@@ -125,6 +162,14 @@ CASES = [
     ("probabilistic", vllm(draft_sample_method='"probabilistic"'), vllm(draft_sample_method='"greedy"'), False),
     ("switched off for good", "decoding_type: Eagle3, max_draft_len: 3, acceptance_rate_threshold: 0.5",
      "decoding_type: Eagle3, max_draft_len: 3", False),
+    ("a tree is dynamic or given", "decoding_type: Eagle3, max_draft_len: 3, use_dynamic_tree: true, eagle_choices: [[0]]",
+     "decoding_type: Eagle3, max_draft_len: 3, eagle_choices: [[0]]", False),
+    ("without dynamic_tree_max_topK", "decoding_type: Eagle3, max_draft_len: 3, use_dynamic_tree: true",
+     "decoding_type: Eagle3, max_draft_len: 3, use_dynamic_tree: true, dynamic_tree_max_topK: 4", False),
+    ("needs 3 to 12", "decoding_type: Eagle3, max_draft_len: 3, dynamic_tree_max_topK: 4, max_total_draft_tokens: 13",
+     "decoding_type: Eagle3, max_draft_len: 3, dynamic_tree_max_topK: 4, max_total_draft_tokens: 12", False),
+    ("without a tree", "decoding_type: Eagle3, max_draft_len: 3, max_total_draft_tokens: 16",
+     "decoding_type: Eagle3, max_draft_len: 3, max_total_draft_tokens: 3", False),
     ("no max_draft_len", "decoding_type: Eagle3", "decoding_type: Eagle3, max_draft_len: 3", False),
     ("past it accept length falls", CHAIN + " --context-length 4096", CHAIN + " --context-length 2048", "positions"),
     ("read past its table", vllm() + " --max-model-len 4096", vllm() + " --max-model-len 2048", "positions"),
@@ -132,12 +177,13 @@ CASES = [
      False),
     ("accept length is at most 4", CHAIN, BASE, False),
 ]  # fmt: skip
-CONFIGS = {True: {}, "n_predict": {"n_predict": 2}, "positions": {"max_position_embeddings": 2048}}
+CONFIGS = {"n_predict": {"n_predict": 2}, "positions": {"max_position_embeddings": 2048}}
 
 
 @pytest.mark.parametrize("said, fires, quiet, given", CASES)
 def test_rule(said, fires, quiet, given, tmp_path):
-    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", **CONFIGS[given])) if given else None
+    target = tiny.write_target(tmp_path / "target") if given == "target" else None
+    ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / "drafter", **CONFIGS.get(given, {})), target) if given else None
     for line, expected in ((fires, 1), (quiet, 0)):
         findings = [f for f in check_flags(read_flags(line), ckpt) if said in f.what]
         assert len(findings) == expected, line

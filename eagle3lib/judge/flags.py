@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from types import SimpleNamespace
 
 from ..read.checkpoint import Checkpoint
-from ..read.flags import CHAINS, SOURCES, SPELLINGS, Flags
+from ..read.flags import CHAINS, SOURCES, SPELLINGS, Flags, chosen
 from .finding import Finding, Findings
 from .heads import LONGEST
 
@@ -62,9 +62,19 @@ RULES = (
          "no --speculative-algorithm: nothing is drafted", "{chain}", SGLANG),
     Rule("SGLang", "fault", lambda f: f.algorithm in CHAINS and f.K is None and (f.topk or f.tokens),
          "top-k or draft tokens without --speculative-num-steps: SGLang takes all three or none, and stops", "{usual}", SGLANG),
-    Rule("SGLang", "warning", lambda f: f.algorithm in CHAINS and f.K is None and not (f.topk or f.tokens),
+    Rule("SGLang", "warning", lambda f: f.left_out and f.chosen,
+         "no --speculative-num-steps: for a {architecture} SGLang chooses {chosen}", "{usual}", SGLANG),
+    Rule("SGLang", "warning", lambda f: f.left_out and not f.chosen,
          "no --speculative-num-steps: SGLang chooses by target and version, a tree of 5 steps, top-k 4 and 8 tokens or a chain "
          "of K = 3: nobody can tell K from this line", "{usual}", SGLANG),
+    Rule("SGLang", "warning", lambda f: f.tree and f.tokens is None,
+         "top-k {topk} without --speculative-num-draft-tokens: nothing tells how large a tree is verified", "{chain}", SGLANG),
+    Rule("SGLang", "warning", lambda f: f.tree and f.tokens and f.K and f.tokens < f.K + 1,
+         "drafts {K} steps deep, but verifies only {tokens} tokens, the root among them: accept length is at most {tokens}, and "
+         "the deepest steps are thrown away", "--speculative-num-draft-tokens {deep}, or more", SGLANG),
+    Rule("SGLang", "warning", lambda f: f.tree and f.a.get("spec_v2"),
+         "top-k {topk} with SGLANG_ENABLE_SPEC_V2: that scheduler takes top-k 1 only; older versions refuse to start, newer ones "
+         "fall back to the one without overlap", "{chain}", SGLANG),
     Rule("SGLang", "warning", lambda f: f.K is not None and f.a.get("topk") is None,
          "no --speculative-eagle-topk beside --speculative-num-steps: read as 1 here, a chain", "{chain}", SGLANG),
     Rule("SGLang", "fault", lambda f: f.algorithm in ("EAGLE", "NEXTN") and f.eagle3,
@@ -83,6 +93,13 @@ RULES = (
     Rule("vLLM", "fault", lambda f: f.a.get("rejection_sample_method") == "synthetic",
          "rejection_sample_method is synthetic: accept lengths of this server are made up and no evidence",
          '"rejection_sample_method": "standard"', VLLM),
+    Rule("vLLM", "fault", lambda f: _outside(f.a.get("synthetic_acceptance_length"), f.K),
+         "synthetic_acceptance_length {synthetic} is not between 1 and K + 1: vLLM refuses to start", "leave it out", VLLM),
+    Rule("vLLM", "note", lambda f: f.a.get("rejection_sample_method") == "block",
+         "rejection_sample_method is block: drafts of a round are judged together, so at a temperature above 0 more are accepted "
+         "than one by one, and accept lengths predicted here are too low", '"rejection_sample_method": "standard"', VLLM),
+    Rule("vLLM", "warning", lambda f: f.a.get("speculative_token_tree"),
+         "speculative_token_tree: a field of older versions; newer ones do not have it and draft chains", "leave it out", VLLM),
     Rule("vLLM", "fault", lambda f: f.K is None and f.given and not f.n_predict,
          "no num_speculative_tokens, and the drafter's config.json has no n_predict: vLLM refuses to start", "{usual}", VLLM),
     Rule("vLLM", "warning", lambda f: f.K is None and not f.given,
@@ -110,6 +127,16 @@ RULES = (
          '"draft_sample_method": "greedy"', VLLM),
     Rule("TensorRT-LLM", "warning", lambda f: f.a.get("acceptance_rate_threshold"),
          "acceptance_rate_threshold: drafting is switched off for good once the rate falls below it", "leave it out", TENSORRT),
+    Rule("TensorRT-LLM", "fault", lambda f: f.a.get("use_dynamic_tree") and f.a.get("eagle_choices"),
+         "use_dynamic_tree and eagle_choices: a tree is dynamic or given; TensorRT-LLM refuses to start", "{chain}", TENSORRT),
+    Rule("TensorRT-LLM", "fault", lambda f: f.a.get("use_dynamic_tree") and not f.topk,
+         "use_dynamic_tree without dynamic_tree_max_topK: TensorRT-LLM refuses to start", "{chain}", TENSORRT),
+    Rule("TensorRT-LLM", "fault", lambda f: f.tree and f.topk and f.K and f.tokens
+         and not f.K <= f.tokens <= f.topk * f.K,
+         "max_total_draft_tokens {tokens}: a dynamic tree {K} deep with top-k {topk} needs {K} to {product}",
+         "max_total_draft_tokens: {product}", TENSORRT),
+    Rule("TensorRT-LLM", "warning", lambda f: f.tokens and f.K and not f.tree and f.tokens != f.K,
+         "max_total_draft_tokens {tokens} without a tree: a chain drafts max_draft_len, K = {K}", "leave it out", TENSORRT),
     Rule("TensorRT-LLM", "warning", lambda f: f.K is None,
          "no max_draft_len: K is not told", "{usual}", TENSORRT),
     Rule(None, "fault", lambda f: f.engine != "vLLM" and f.context and f.positions and f.positions < f.context,
@@ -125,7 +152,16 @@ RULES = (
          "drafts K = {K} tokens deep and verifies {verified} tokens a round: accept length is at most {most}", "", "these flags"),
 )  # fmt: skip
 SLIP = 0.9  # likeness (difflib) of two flags that differ in a letter or two; SGLang's own differ more from each other
+# Flags that do nothing here. Source: sgl-project/sglang python/sglang/srt/speculative/eagle_worker.py
+IGNORED = {"--speculative-token-map": "is ignored with EAGLE3: the draft vocabulary is the drafter's own d2t"}
 THRESHOLDS = ("threshold_single", "threshold_acc")
+
+
+def _outside(length: object, steps: int | None) -> bool:
+    try:
+        return length is not None and steps is not None and not 1 <= float(length) <= steps + 1
+    except (TypeError, ValueError):
+        return True
 
 
 def _below_one(value: object) -> bool:
@@ -159,11 +195,18 @@ def check_flags(flags: Flags, ckpt: Checkpoint | None = None) -> Findings:
 
 def _unknown(flag: str, engine: str) -> Finding:
     """A flag that this library does not know: a slip where one that it knows is spelled nearly so, else merely unknown."""
+    if flag in IGNORED:
+        return Finding("note", "flags", f"{flag} {IGNORED[flag]}", change="leave it out", name="unknown flag")
     near = get_close_matches(flag.replace("_", "-"), [row[1] for row in SPELLINGS if row[0] == engine], 1, SLIP)
     if near:
         what = f"{flag} is no flag of {engine}: {near[0]} is spelled nearly so"
         return Finding("warning", "flags", what, change=f"{near[0]} in place of {flag}", name="unknown flag")
     return Finding("note", "flags", f"{flag} is not known here, so what it does was not judged", name="unknown flag")
+
+
+def _chosen(architecture: str) -> str:
+    old, new = ("{} steps, top-k {} and {} tokens".format(*choice) for choice in chosen(architecture))
+    return old if old == new else f"{new}, older versions {old}"
 
 
 def _facts(flags: Flags, ckpt: Checkpoint | None) -> SimpleNamespace:
@@ -173,9 +216,15 @@ def _facts(flags: Flags, ckpt: Checkpoint | None) -> SimpleNamespace:
     positions = config.get("max_position_embeddings") or (nested or {}).get("max_position_embeddings")
     named = re.search(r"eagle[-_]?3(?![0-9b])", str(asked.get("drafter", "")).lower())  # not a model of 3 billion
     whole = {"positions": positions, "n_predict": config.get("n_predict")}
+    tokens = asked.get("draft_tokens")
+    left_out = flags.engine == "SGLang" and flags.algorithm in CHAINS and K is None and not (topk or tokens)
+    kinds = ckpt.target.config.get("architectures") if ckpt and ckpt.target else None
+    architecture = kinds[0] if isinstance(kinds, list) and kinds and isinstance(kinds[0], str) else None
     return SimpleNamespace(
         engine=flags.engine, algorithm=flags.algorithm, a=asked, K=K, topk=topk, tree=flags.tree,
-        tokens=asked.get("draft_tokens"), verified=flags.verified or "an unknown number of", most=(K or 0) + 1,
+        tokens=tokens, deep=(K or 0) + 1, verified=flags.verified or "an unknown number of", product=(topk or 0) * (K or 0),
+        most=min((K or 0) + 1, flags.verified or (K or 0) + 1), synthetic=asked.get("synthetic_acceptance_length"),
+        left_out=left_out, architecture=architecture, chosen=_chosen(architecture) if left_out and architecture else None,
         cap=topk + topk**2 * (K - 1) + 1 if flags.tree and K and topk else None,
         given=ckpt is not None, eagle3=ckpt is not None or named is not None,
         context=asked.get("context"), page_size=asked.get("page_size"),

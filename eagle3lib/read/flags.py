@@ -44,12 +44,30 @@ FIELDS = {
                      "max_draft_len": "steps", "dynamic_tree_max_topK": "topk", "max_total_draft_tokens": "draft_tokens"},
 }  # fmt: skip
 OWN = {
-    "vLLM": ("draft_tensor_parallel_size", "rejection_sample_method", "draft_sample_method", "parallel_drafting"),
+    "vLLM": (
+        "draft_tensor_parallel_size",
+        "rejection_sample_method",
+        "draft_sample_method",
+        "parallel_drafting",
+        "synthetic_acceptance_length",
+        "speculative_token_tree",
+    ),
     "TensorRT-LLM": ("use_dynamic_tree", "eagle_choices", "acceptance_rate_threshold", "max_concurrency"),
 }
 COUNTS = ("steps", "topk", "draft_tokens", "draft_tensor_parallel_size")
 SPECULATIVE = re.compile(r"(?:^|\s)(?:--spec|-sc\b|--num[-_]spec)")
-SIMULATED = re.compile(r"^(?:SGLANG_)?SIMULATE_ACC_LEN=(.+)$")  # sgl-project/sglang python/sglang/srt/speculative
+# Set before the command. Source: sgl-project/sglang python/sglang/srt/environ.py, srt/speculative
+VARIABLES = (
+    (re.compile(r"^(?:SGLANG_)?SIMULATE_ACC_LEN=(?!-)(.+)$"), "simulated"),
+    (re.compile(r"^SGLANG_ENABLE_SPEC_V2=(1|true|True|yes)$"), "spec_v2"),
+)
+# What SGLang drafts where --speculative-num-steps is left out: (steps, top-k, tokens) by the target's architecture; older
+# versions, newer ones. Source: sgl-project/sglang python/sglang/srt/server_args.py auto_choose_speculative_params
+CHOSEN = (
+    (("LlamaForCausalLM", "Grok1ForCausalLM", "Grok1VForCausalLM"), (5, 4, 8), (5, 4, 8)),
+    (("DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"), (3, 1, 4), (3, 1, 4)),
+    ((), (5, 4, 8), (3, 1, 4)),  # any other
+)
 CHAINS = ("EAGLE3", "EAGLE", "NEXTN", "STANDALONE")  # SGLang's algorithms that draft one token a step
 
 
@@ -115,8 +133,9 @@ def _line(text: str) -> tuple[str, dict[str, object]]:
             asked[name] = _count(flag, value) if counted else value
     asked["unknown"] = tuple(w for w in words if re.match(r"--spec", w) and _spelled(w, engine) is None)
     for word in words:
-        if (m := SIMULATED.match(word)) and engine == "SGLang":
-            asked["simulated"] = m.group(1)
+        for pattern, name in VARIABLES if engine == "SGLang" else ():
+            if m := pattern.match(word):
+                asked[name] = m.group(1)
     return engine, asked
 
 
@@ -184,6 +203,11 @@ def _length(value: str) -> int | None:
     return int(digits) * {"": 1, "k": 1000, "K": 1024, "m": 10**6, "M": 2**20}[m.group(2)] if digits else None
 
 
+def chosen(architecture: str) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """(steps, top-k, tokens) that SGLang chooses for a target's `architecture` by itself: in older versions, in newer ones."""
+    return next((old, new) for names, old, new in CHOSEN if architecture in names or not names)
+
+
 def _sglang(asked: dict, version: str | None) -> Flags:
     algorithm = str(asked["algorithm"]).upper() if "algorithm" in asked else None
     steps, topk, notes = asked.get("steps"), asked.get("topk"), []
@@ -213,10 +237,11 @@ def _vllm(asked: dict, version: str | None) -> Flags:
 
 
 def _tensorrt(asked: dict, version: str | None) -> Flags:
-    steps, tree = asked.get("steps"), bool(asked.get("use_dynamic_tree") or asked.get("eagle_choices"))
-    nodes = asked.get("draft_tokens") if tree else steps
+    steps, topk = asked.get("steps"), asked.get("topk")
+    tree = bool(asked.get("use_dynamic_tree") or asked.get("eagle_choices") or topk)  # the top-k alone asks for one
+    nodes = asked.get("draft_tokens") or (topk * steps if topk and steps else None) if tree else steps
     verified = nodes + 1 if nodes else None
-    topk = asked.get("topk") if tree else 1
+    topk = topk if tree else 1
     return Flags("TensorRT-LLM", asked.get("algorithm"), asked, steps, topk, verified, tree, (), version)
 
 

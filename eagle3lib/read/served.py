@@ -1,62 +1,104 @@
-"""What serving said of its drafting: rounds and accepted drafts, from an engine's log or from a result file of this project.
+"""What serving said of its drafting: logs, pages for Prometheus, answers, benchmark results, or the server itself, asked.
 
-By key, not by position. vLLM prints counts for each interval (`SpecDecoding metrics:` lines, summed here); SGLang prints the
-mean of each interval (`accept len:` in `Decode batch` lines) and no counts, so its lines are averaged, weighted by the number
-of running requests, and no rounds are given.
+Which keys are known is the table of `served_keys.py`. Counts are summed, means stay means: SGLang's log prints the mean of each
+interval, so its lines are averaged and no rounds are given. What an accept length counts is told with it.
 """
 
+import http.client
+import io
+import json
 import re
-from dataclasses import dataclass
+import urllib.error
+import urllib.parse
+import urllib.request
 from pathlib import Path
 
 import numpy as np
 
+from . import served_json, served_text
 from .errors import InputError
+from .served_counts import Served
 from .tensors import read_json
 
-# One value after each key, as the engines print them.
-# Sources: vLLM `v1/spec_decode/metrics.py`, SGLang `scheduler_metrics_mixin.py`.
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-VLLM = "SpecDecoding metrics:"
-ACCEPTED, DRAFTED = (re.compile(rf"\b{word}: {NUMBER} tokens") for word in ("Accepted", "Drafted"))
-VLLM_POSITIONS = re.compile(r"Per-position acceptance rate: ([0-9., ]+)")
-SGLANG = re.compile(rf"#running-req: {NUMBER}.*?accept len: {NUMBER},")  # the comma: a line cut off in a number is none
+__all__ = ["Served", "read_served"]
+
+ADDRESS = re.compile(r"(https?):/+(\S+)")  # also as Path leaves it, with one slash
+PAGES = ("/metrics", "/prometheus/metrics", "/server_info", "/get_server_info")  # vLLM, SGLang; TensorRT-LLM; SGLang
+TIMEOUT, MOST = 10, 2**26  # seconds for a page, bytes of it
+WHOLE = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")  # a text that begins so may be one JSON; a log's time is [2026-...
+EXPECTED = (
+    "vLLM's `SpecDecoding metrics:` lines, SGLang's `Decode batch` lines with `accept len`, counters of /metrics, answers or "
+    "benchmark results with counters, or a JSON with `runs`"
+)
 
 
-@dataclass(frozen=True)
-class Served:
-    """One run of a server, or of live decoding. `requests`: sample -> rounds by accepted drafts [K + 1], where it was kept."""
+def read_served(where: str | Path) -> list[Served]:
+    """The runs told in a file, in a folder of answers, or by a running server at `http://host:port`; those with counts first.
 
-    name: str
-    steps: int | None  # K; None where the log does not tell
-    rounds: int | None
-    accepted: int | None
-    accept_length: float
-    requests: dict[str, np.ndarray] | None
-    source: str
-    drafter: str | None = None  # folder of the drafter, and the streams it was given: only result files tell them
-    streams: tuple[int, ...] | None = None
-    positions: tuple[int, ...] | None = None  # rounds whose draft 1, 2, ... K was accepted; None where the log does not tell
-
-
-def read_served(path: str | Path) -> list[Served]:
-    """The runs in file `path`: a log of vLLM or SGLang, or a JSON of this project. Raises InputError when it holds none."""
-    file = Path(path).expanduser()
+    A file may be a log of vLLM or SGLang, TensorRT-LLM's iteration statistics, a page of /metrics, a JSON of /server_info,
+    saved answers (JSON, JSON lines, streams), a result of `vllm bench serve` or SGLang's `bench_serving`, or of this project.
+    In a folder each `.json` is one answer, of the sample that its name says. Raises InputError when it holds none.
+    """
+    if address := ADDRESS.fullmatch(str(where)):
+        return _asked("://".join(address.groups()))
+    file = Path(where).expanduser()
+    if file.is_dir():
+        answers = [{"name": path.stem, "answer": read_json(path)} for path in sorted(file.glob("*.json"))]
+        return served_json.of_json(answers, file.name) or _nothing(str(file))
     if not file.is_file():
         raise InputError(f"{file}: no such file; expected a log of vLLM or SGLang, or a JSON of live runs")
-    if file.suffix == ".json":
-        runs = read_json(file).get("runs")
-        return [_own(run, file.name) for run in runs] if isinstance(runs, list) and runs else _nothing(file)
     with file.open(encoding="utf-8", errors="replace") as text:
-        lines = [line for line in text if VLLM in line or "accept len" in line]  # a log may be large: only these are kept
-    return [*_vllm(lines, file.name), *_sglang(lines, file.name)] or _nothing(file)
+        return _said(text, file.name) or _nothing(str(file))
 
 
-def _nothing(file: Path) -> list[Served]:
+def _nothing(where: str) -> list[Served]:
     raise InputError(
-        f"{file}: no acceptance figures; expected vLLM's `{VLLM}` lines, SGLang's `Decode batch` lines with `accept len`, or a "
-        "JSON with `runs`: was speculative decoding on, and were statistics logged?"
+        f"{where}: no acceptance figures; expected {EXPECTED}: was speculative decoding on, and were statistics logged?"
     )
+
+
+def _said(text: io.TextIOBase, source: str) -> list[Served]:
+    begins = text.read(4096)
+    text.seek(0)
+    if WHOLE.match(begins):
+        try:
+            found = json.load(text)
+        except (ValueError, RecursionError):
+            text.seek(0)  # several, one a line
+        else:
+            if isinstance(found, dict) and "runs" in found:
+                return [_own(run, source) for run in found["runs"]] if isinstance(found["runs"], list) else []
+            return _counts_first(served_json.of_json([found], source))
+    words = (*served_text.WORDS, *served_json.WORDS)
+    lines = [line for line in served_text.joined(text) if any(word in line for word in words)]  # a log may be large
+    told = [*served_text.of_log(lines, source), *served_text.of_metrics(lines, source)]
+    return _counts_first([*told, *served_json.of_json(served_json.documents(lines), source)])
+
+
+def _counts_first(runs: list[Served]) -> list[Served]:
+    return sorted(runs, key=lambda run: (run.rounds is None, run.steps is None))
+
+
+def _asked(url: str) -> list[Served]:
+    """A server's pages: the one that `url` names, or all that are known to tell something."""
+    root = re.fullmatch(r"https?://[^/]+/?", url)
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    told: list[Served] = []
+    for page in [url.rstrip("/") + path for path in PAGES] if root else [url]:
+        try:
+            with direct.open(page, timeout=TIMEOUT) as answer:
+                body = answer.read(MOST).decode(errors="replace")
+        except urllib.error.HTTPError as error:
+            if root:
+                continue  # another engine's page
+            raise InputError(f"{page}: the server refused with {error.code}; expected {EXPECTED}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:  # no connection, too slow, no address
+            if told:
+                continue
+            why = getattr(error, "reason", error)
+            raise InputError(f"{page}: no answer ({why}); expected a running server, as http://127.0.0.1:8000") from None
+        told += _said(io.StringIO(body), urllib.parse.urlsplit(page).path)
+    return _counts_first(told) or _nothing(url)
 
 
 def _own(run: object, source: str) -> Served:
@@ -73,32 +115,3 @@ def _own(run: object, source: str) -> Served:
         return Served(run["name"], steps, rounds, accepted, tau, requests, source, run.get("drafter"), streams, positions)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{source}: a run is not as expected (name, steps, requests: sample -> counts): {error}") from None
-
-
-def _vllm(lines: list[str], source: str) -> list[Served]:
-    """Interval lines summed for each K. vLLM drafts K tokens in every round, so an interval has drafted / K of them."""
-    found: dict[int, np.ndarray] = {}  # K -> rounds, accepted, and accepted at each position
-    for line in lines:
-        positions, kept, drafted = VLLM_POSITIONS.search(line), ACCEPTED.search(line), DRAFTED.search(line)
-        if VLLM not in line or not (positions and kept and drafted) or "Avg Draft acceptance rate" not in line:
-            continue  # of another kind, or cut off while it was being written
-        rates = [float(rate) for rate in positions.group(1).split(",") if rate.strip()]
-        rounds = float(drafted.group(1)) / len(rates)
-        counts = np.array([rounds, float(kept.group(1)), *(rounds * rate for rate in rates)])
-        found[len(rates)] = found.get(len(rates), 0) + counts
-    return [
-        Served(
-            "vLLM log", steps, round(rounds), int(accepted), 1 + accepted / rounds, None, source, positions=tuple(map(round, at))
-        )
-        for steps, (rounds, accepted, *at) in sorted(found.items())
-        if rounds
-    ]
-
-
-def _sglang(lines: list[str], source: str) -> list[Served]:
-    told = [(float(m.group(1)), float(m.group(2))) for line in lines if (m := SGLANG.search(line))]
-    told = [(running, length) for running, length in told if running > 0 and length >= 1]  # 0.00 is printed when nothing ran
-    weight = sum(running for running, _ in told)
-    if not weight:
-        return []
-    return [Served("SGLang log", None, None, None, sum(w * length for w, length in told) / weight, None, source)]

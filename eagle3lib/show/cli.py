@@ -14,6 +14,7 @@ from pathlib import Path
 from ..read.errors import InputError
 
 DTYPES = ("float32", "bfloat16")
+COUNTS = "a server's log, saved answers, benchmark result, or http://host:port"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -87,7 +88,7 @@ def _verdict(commands: argparse._SubParsersAction) -> None:
                        ("served", "hidden states as the server hands them to the drafter"),
                        ("target", "the target's folder: only rows of a few tensors are read")):  # fmt: skip
         one.add_argument(f"--{name}", type=Path, metavar="DIR", help=what)
-    one.add_argument("--log", type=Path, nargs="+", default=[], metavar="FILE", help="a server's log")
+    one.add_argument("--log", type=Path, nargs="+", default=[], metavar="FILE", help=COUNTS)
     one.add_argument("--flags", metavar="LINE", help="the server's launch line, in quotes")
     one.add_argument(
         "--measured", nargs="+", default=[], metavar="SETTING",
@@ -120,7 +121,7 @@ def _workbook(commands: argparse._SubParsersAction) -> None:
     for name, what in (("checkpoint", "the drafter's folder"), ("captures", "hidden states recorded from the target"),
                        ("served", "hidden states as the server gave them"), ("target", "the target's folder")):  # fmt: skip
         one.add_argument(f"--{name}", type=Path, metavar="DIR", help=what)
-    one.add_argument("--log", type=Path, metavar="FILE", help="a server's log")
+    one.add_argument("--log", type=Path, metavar="FILE", help=COUNTS)
     one.add_argument("--out", type=Path, default=Path("workbook"), metavar="DIR", help="where to write (workbook)")
     one.add_argument(
         "--set", action="append", default=[], metavar="NAME=VALUE", dest="changes",

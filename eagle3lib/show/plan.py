@@ -29,7 +29,7 @@ INPUTS = {
     "TARGET": ("--target DIR", "the target's folder"),
     "CAPTURES": ("--captures DIR", "a folder of hidden states recorded from the target"),
     "SERVED": ("--served DIR", "a folder of hidden states recorded where the server hands them to the drafter"),
-    "LOG": ("--log FILE", "a server's log"),
+    "LOG": ("--log FILE", "a server's log, or saved answers"),
 }
 
 

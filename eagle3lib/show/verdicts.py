@@ -23,7 +23,9 @@ from .figures import COLOURS, MARKERS, Picture, label
 
 SHOWN = 12  # single changes drawn: the others do worse still
 NO_STATES = Markdown("Not measured: it needs the drafter (`CHECKPOINT`) and recorded hidden states (`CAPTURES`).")
-NO_COUNTS = Markdown("Not measured: it needs a log that prints counts by position (`LOG`); SGLang's prints only a mean.")
+NO_COUNTS = Markdown(
+    "Not measured: it needs counts by position (`LOG`): vLLM's log and SGLang's saved answers have them, SGLang's log does not."
+)
 NO_FLAGS = Markdown("Not given: the launch line (`FLAGS`). It says what K really was, and whether the flags do what was asked.")
 NO_SPEEDS = Markdown(
     "Not given: tokens a second with the drafter (`MEASURED`) and without (`BASELINE`). They say from which accept length "

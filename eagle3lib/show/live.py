@@ -1,0 +1,149 @@
+"""Rounds of one request in words: a table of them, and what notebook 06 says."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pandas as pd
+import torch
+from torch import nn
+
+from ..judge.finding import Finding
+from ..measure.acceptance import acceptance
+from ..read.capture import Capture
+from ..run.chain import Chain
+from ..run.decode import Decoded, speculative_decode
+from ..run.drafter import Drafter
+from ..run.record import record
+from ..run.rounds import Round
+from ..run.tree import TreePlan
+
+Text = Callable[[list[int]], list[str]] | None
+
+
+def table(rounds: Sequence[Round], text: Text) -> pd.DataFrame:
+    """A row for each round: the row it starts at, the drafts that were kept, the one that was not, the target's own token."""
+
+    def said(ids: Sequence[int]) -> str:
+        ids = [i for i in ids if i >= 0]
+        return " ".join(map(repr, text(list(ids)))) if text else " ".join(map(str, ids))
+
+    return pd.DataFrame(
+        [
+            {"round": number, "starts at row": one.row, "drafted and kept": said(one.drafts[: one.accepted]),
+             "drafted and rejected": said(one.drafts[one.accepted : one.accepted + 1]), "accepted": one.accepted,
+             "the target's own": said([one.after])}
+            for number, one in enumerate(rounds)
+        ]
+    ).set_index("round")  # fmt: skip
+
+
+def answer(predicted: Mapping[str, Sequence[Round]], live: Mapping[str, Decoded], own: Sequence[int], steps: int) -> str:
+    """What happened for each way to feed the drafter, by prediction and, where it was run, live. Markdown."""
+    lines = []
+    for name, rounds in predicted.items():
+        tau = 1 + sum(one.accepted for one in rounds) / max(len(rounds), 1)
+        line = f"{name}: {len(rounds)} rounds, accept length **{tau:.2f}**, predicted from recorded states"
+        if name in live:
+            accepted, hand = list(live[name].accepted), [one.accepted for one in rounds]
+            same = sum(a == b for a, b in zip(accepted, hand, strict=False))
+            line += (
+                "; decoded live with the target: **the same, round by round**"
+                if accepted == hand
+                else f"; live {len(accepted)} rounds and accept length {live[name].accept_length:.2f}, {same} of them the same"
+            )
+        lines.append(line)
+    texts = {tuple(one.token_ids.tolist()) for one in live.values()}
+    head = {
+        "": f"**Round by round, K = {steps}.** Predicted only: the target was not loaded (`LIVE`).",
+        "own": f"**The text is the target's own, whatever is drafted; what changes is how many rounds it takes.** K = {steps}.",
+        "other": f"**The texts differ: something changes what the target writes.** K = {steps}.",
+    }["" if not live else "own" if texts == {tuple(own)} else "other"]
+    return head + "".join(f"\n* {line[0].upper()}{line[1:]}." for line in lines)
+
+
+def one_round(rounds: Sequence[Round], text: Text, steps: int) -> str:
+    """Of K = `steps`, the first round that kept some drafts and rejected one, step by step. Markdown."""
+    one = next((r for r in rounds if r.accepted and len(r.drafts) > r.accepted), rounds[0] if rounds else None)
+    if one is None:
+        return "There was no round."
+    shown = table([one], text).iloc[0]
+    rejected = f"{shown['drafted and rejected']} was not what it would have written" if shown["drafted and rejected"] else ""
+    kept = f"{shown['drafted and kept']} was kept" if one.accepted else "nothing was kept"
+    own = shown["the target's own"]
+    middle = "; ".join(filter(None, [kept, rejected]))
+    return (
+        f"The round at row {one.row}: the drafter wrote {steps} tokens; the target read them in one pass; "
+        f"{middle}; then it wrote {own} itself. **{one.accepted + 1}** tokens for one pass."
+    )
+
+
+@torch.inference_mode()
+def plans(drafter: Drafter, sample: Capture, asked: Mapping[str, Chain | TreePlan], target: nn.Module | None) -> pd.DataFrame:
+    """For each plan: drafts verified a round, rounds and accept length, predicted and, with the target, live."""
+    prompt = sample.token_ids[: int(sample.loss_mask.int().argmax())]
+    rows = []
+    for name, plan in asked.items():
+        K = plan.steps if isinstance(plan, Chain) else plan.deepest
+        counts = acceptance(drafter, [sample], plan)
+        row = {"plan": name, "drafts a round": K if isinstance(plan, Chain) else plan.nodes, "most accepted": K,
+               "rounds": int(counts.counts(K).sum()), "accept length": counts.tau(K)}  # fmt: skip
+        if target is not None:
+            one = speculative_decode(target, drafter, prompt, plan, len(sample.token_ids) - len(prompt))
+            row |= {"rounds, live": len(one.accepted), "accept length, live": one.accept_length}
+        rows.append(row)
+    return pd.DataFrame(rows).set_index("plan")
+
+
+def told_plans(table: pd.DataFrame) -> str:
+    """What more drafts bought. Markdown."""
+    first, most = table.iloc[0], table["accept length"].idxmax()
+    live = "accept length, live" in table
+    same = bool((table["rounds"] == table["rounds, live"]).all()) if live else False
+    agree = "; live decoding took as many rounds in each" if same else "; live decoding took others" if live else ""
+    return (
+        f"The chain verifies {first['drafts a round']:.0f} drafts a round and reaches {first['accept length']:.2f}; {most} "
+        f"verifies **{table['drafts a round'][most]}** and reaches **{table['accept length'][most]:.2f}** on this prompt{agree}. Whether "
+        "that pays is a matter of what verifying so many tokens costs (`04_acceptance`)."
+    )
+
+
+def engine_runs(folder: Path, drafter: str, sample: str) -> dict[str, tuple[int, tuple[int, ...], list[Round]]]:
+    """An engine's rounds of one sample with one drafter, as data/make/serve.py keeps them: run -> K, streams, rounds."""
+    served = json.loads((folder / "runs.json").read_text())
+    rounds = json.loads((folder / "rounds.json").read_text())
+    found = {}
+    for run in served["runs"]:
+        kept = rounds[run["slug"]].get(sample)
+        if run["drafter"] == drafter and kept:
+            theirs = [Round(row, tuple(drafts), accepted, after) for row, drafts, accepted, after in kept]
+            found[f"{run['name']}, K = {run['steps']}"] = run["steps"], tuple(run["streams"]), theirs
+    return found
+
+
+@torch.inference_mode()
+def longer(target: nn.Module, sample: Capture, more: int) -> Capture:
+    """The sample with `more` greedy tokens behind its text, recorded again: what an engine may accept past a request's end."""
+    P, ids = int(sample.loss_mask.int().argmax()), sample.token_ids
+    for _ in range(more):
+        ids = torch.cat([ids, target(ids[None].to(target.device)).logits[0, -1:].argmax(-1).cpu()])
+    return record(target, ids, P, list(sample.streams), name=sample.name)
+
+
+def beside_engine(found: Mapping[str, Finding]) -> pd.DataFrame:
+    """Rounds of an engine beside the prediction: a row for each run."""
+    return pd.DataFrame([{"run": name, "level": one.level, "what": one.what} for name, one in found.items()]).set_index("run")
+
+
+def told_engine(found: Mapping[str, Finding], folder: str) -> str:
+    """How many of an engine's runs did as predicted, here and over all prompts. Markdown."""
+    same = sum(one.level == "ok" for one in found.values())
+    told = f"In **{same} of {len(found)}** runs every round of this prompt is the engine's."
+    file = Path(folder) / "predicted.json"
+    if file.exists():
+        total = json.loads(file.read_text())["total"]
+        told += (
+            f" Over all prompts and runs, both drafters, right and wrong streams: **{total['rounds_equal']:,} of "
+            f"{total['rounds']:,}** rounds, {total['requests_equal']} of {total['requests']} requests."
+        )
+    return told
