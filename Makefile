@@ -59,8 +59,9 @@ serve-demo: env target build/vllm/.ready ## a real engine on the demo: vLLM, 14 
 	@PYTHONPATH=. build/vllm/bin/python data/make/serve.py
 	@$(PY) data/make/serve_check.py
 
-bench: env ## a checkpoint of Kimi-K2.5's size: time and memory, benchmarks/*.json; writes 9 GB once, some minutes
-	@echo "bench: writes 9 GB into build/bench once, then some minutes"
+bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json; writes 9 GB once, some minutes
+	@echo "bench: accept lengths, a minute; then a checkpoint of Kimi-K2.5's size, 9 GB into build/bench once, some minutes"
+	@$(PY) benchmarks/acceptance.py
 	@$(PY) benchmarks/big_checkpoint.py
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours

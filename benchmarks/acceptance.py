@@ -4,8 +4,8 @@
 
 K = 8 over the demo's 24 held-out samples, float32. (a) the obvious loop: row by row, step by step, frozen below as it is;
 (b) `speculators`' own model, the same rows and steps, eager attention, in its own environment; (c) the matrix products that K
-steps of these rows need, weights, QK and PV, and nothing else; (d) `chain_hits` with every marginal; (e) for accept lengths only:
-a row that missed is left. Each is timed three times in turn and its fastest kept; what counts are the ratios.
+steps of the scored rows need, weights, QK and PV, and nothing else; (d) `hits` with every marginal; (e) for accept lengths
+only: a row that missed is left. Each is timed three times in turn and its fastest kept; what counts are the ratios.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 
 import eagle3lib as e3
+from eagle3lib.run.chain import scored_rows, together
 from eagle3lib.run.drafter import Memory
 from eagle3lib.show.stamp import device_name, versions
 
@@ -50,26 +51,39 @@ def obvious(drafter: e3.Drafter, capture: e3.Capture) -> int:
     return leading
 
 
-def products(drafter: e3.Drafter, rows: list[int]) -> None:
-    """The matrix products of K steps over samples of so many rows: projections, head, and attention's two."""
+def inputs(drafter: e3.Drafter, captures: list[e3.Capture]) -> list[list[tuple]]:
+    """Random factors of every matrix product that K steps need, group by group as they are drafted: pairs to multiply."""
     w, r = drafter.weights, drafter.recipe
-    for T in rows:
-        wide, narrow = torch.randn(T, 2 * r.hidden_size), torch.randn(T, r.hidden_size)
-        torch.randn(T, r.n_streams * r.target_hidden_size) @ w["fc.weight"].T
-        inner = torch.randn(T, r.n_heads * r.head_dim)
-        middle = torch.randn(T, w["layers.0.mlp.down_proj.weight"].shape[1])
-        q, k = torch.randn(r.n_kv_heads, T * (r.n_heads // r.n_kv_heads), r.head_dim), torch.randn(r.n_kv_heads, r.head_dim, T)
-        weights, v = torch.randn(r.n_kv_heads, T * (r.n_heads // r.n_kv_heads), T), torch.randn(r.n_kv_heads, T, r.head_dim)
-        for _ in range(STEPS):
-            for letter in "qkv":
-                wide @ w[f"layers.0.self_attn.{letter}_proj.weight"].T
-            q @ k
-            weights @ v
-            inner @ w["layers.0.self_attn.o_proj.weight"].T
-            narrow @ w["layers.0.mlp.gate_proj.weight"].T
-            narrow @ w["layers.0.mlp.up_proj.weight"].T
-            middle @ w["layers.0.mlp.down_proj.weight"].T
-            narrow @ drafter.head.T
+    group = r.n_heads // r.n_kv_heads
+    made = []
+    for some in together(captures):
+        texts = [len(c.token_ids) - 2 for c in some]
+        pairs = [(torch.randn(sum(texts), r.n_streams * r.target_hidden_size), w["fc.weight"].T)]
+        for step in range(STEPS):
+            scored = [len(scored_rows(c.loss_mask, step)) for c in some]
+            each = scored if step else texts  # the first step makes the keys of every row
+            rows = sum(each)
+            wide, narrow = torch.randn(rows, 2 * r.hidden_size), torch.randn(rows, r.hidden_size)
+            pairs += [(wide, w[f"layers.0.self_attn.{letter}_proj.weight"].T) for letter in "qkv"]
+            for n, T in zip(each, texts, strict=True):
+                pairs += [
+                    (torch.randn(r.n_kv_heads, n * group, r.head_dim), torch.randn(r.n_kv_heads, r.head_dim, T)),  # QK
+                    (torch.randn(r.n_kv_heads, n * group, T), torch.randn(r.n_kv_heads, T, r.head_dim)),  # PV
+                ]
+            pairs.append((torch.randn(rows, r.n_heads * r.head_dim), w["layers.0.self_attn.o_proj.weight"].T))
+            pairs += [(narrow, w[f"layers.0.mlp.{name}_proj.weight"].T) for name in ("gate", "up")]
+            middle = w["layers.0.mlp.down_proj.weight"].T
+            pairs.append((torch.randn(rows, middle.shape[0]), middle))
+            pairs.append((torch.randn(sum(scored), r.hidden_size), drafter.head.T))
+        made.append(pairs)
+    return made
+
+
+def products(made: list[list[tuple]]) -> None:
+    """Multiply them."""
+    for pairs in made:
+        for a, b in pairs:
+            a @ b
 
 
 SPECULATORS = """
@@ -115,10 +129,11 @@ def measure(python: Path) -> dict:
         c.replace(streams={n: c.stream(n) for n in STREAMS}, last=None, last_kind="none") for c in e3.read_captures(CAPTURES)
     ]
     rows = [len(c.token_ids) - 2 for c in captures]
+    made = inputs(drafter, captures)
     e3.hits(drafter, captures[:2], STEPS)
     seconds = {name: [] for name in ("(c) products", "(d) every marginal", "(e) accept lengths only")}
     for _ in range(ROUNDS):
-        seconds["(c) products"].append(timed(products, drafter, rows)[0])
+        seconds["(c) products"].append(timed(products, made)[0])
         took, whole = timed(e3.hits, drafter, captures, STEPS)
         seconds["(d) every marginal"].append(took)
         took, some = timed(e3.hits, drafter, captures, STEPS, False)

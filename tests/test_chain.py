@@ -7,7 +7,7 @@ import torch
 import eagle3lib as e3
 from eagle3lib.measure.acceptance import count, walk
 from eagle3lib.run.attention import attend
-from eagle3lib.run.chain import chain_hits, draft_slowly, fused_rows, scored_rows
+from eagle3lib.run.chain import chain_hits, draft_slowly, fused_rows, hits_together, scored_rows, together
 from eagle3lib.run.device import CPU_BLOCK, block_size
 from eagle3lib.run.drafter import Memory
 
@@ -181,3 +181,23 @@ def test_weights_that_are_no_numbers_are_said(tmp_path):
 def test_a_norm_that_the_checkpoint_lacks(tiny_checkpoint):
     with pytest.raises(e3.InputError, match="has no input_norm.weight"):
         e3.Drafter(tiny_checkpoint, tiny_checkpoint.recipe.replace(norm_before_fc=True))
+
+
+@pytest.mark.parametrize("complete", [True, False])
+def test_samples_drafted_together_are_those_drafted_alone(tiny_checkpoint, complete):
+    """Also where one has nothing to score, one is too short, and lengths differ."""
+    drafter = e3.Drafter(tiny_checkpoint)
+    some = [tiny.capture(T=T, prompt=P, seed=T) for T, P in ((20, 6), (9, 3), (2, 1), (31, 30), (15, 4), (26, 5))]
+    found = hits_together(drafter, some, 4, complete, temperature=0.7)
+    for one, capture in zip(found, some, strict=True):
+        alone = chain_hits(drafter, capture, 4, complete, temperature=0.7)
+        for name in ("guess", "hit", "scored", "written", "known"):
+            assert torch.equal(getattr(one, name), getattr(alone, name)), name
+        torch.testing.assert_close(one.log_p, alone.log_p, equal_nan=True)
+    assert any(one.hit.any() for one in found)
+
+
+def test_groups_keep_the_order_and_every_sample():
+    some = [tiny.capture(T=T, seed=T) for T in (20, 9, 31, 15, 26)]
+    groups = list(together(some, rows=30))
+    assert [len(group) for group in groups] == [3, 2] and [c for group in groups for c in group] == some

@@ -139,6 +139,8 @@ def test_02_runs_on_other_files(tmp_path, trained):
         TARGET=None,
         CAPTURES=str(tmp_path / "captures"),
         HEALTHY=None,
+        SERVED=None,
+        REFERENCE=None,
         STEPS=2,
         SERVED_STREAMS=[2, 3, 4],
     )

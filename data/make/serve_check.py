@@ -11,6 +11,7 @@ Held against the engine, round by round: how many drafts were accepted, and the 
 import json
 import os
 import platform
+import shutil
 from pathlib import Path
 
 import torch
@@ -92,12 +93,24 @@ def compare(run: dict, engine: dict[str, list], found: dict[str, tuple], lengths
     }  # fmt: skip
 
 
+def write_reference(target, captures: list[e3.Capture]) -> None:
+    """The texts whose rows the engine's folders hold, recorded with `transformers` in float32: captures/by_transformers."""
+    out = SERVING / "captures" / "by_transformers"
+    shutil.rmtree(out, ignore_errors=True)
+    names = {c.name for c in e3.read_captures(SERVING / "captures" / "healthy_k3")}
+    texts = {c.name: (c.token_ids, int(c.loss_mask.int().argmax())) for c in captures if c.name in names}
+    recorded = sorted(e3.record_all(target, texts, (0, 2, 15, 27)), key=lambda c: c.name)
+    note = "the texts of the engine's folders beside this one, float32"
+    e3.write_captures(out, (c.replace(last=None, last_kind="none") for c in recorded), "SmolLM2-135M-Instruct", 30, None, note)
+
+
 def main() -> None:
     served, engine = (json.loads((SERVING / f"{name}.json").read_text()) for name in ("runs", "rounds"))
     target = transformers.AutoModelForCausalLM.from_pretrained("build/target", dtype=torch.float32).eval()
     runs = [run for run in [*served["runs"], served["chunked"]] if run]
     more = max(run["steps"] for run in runs) - 1
     captures = list(e3.read_captures("data/captures/heldout"))
+    write_reference(target, captures)
     found = {c.name: longer(target, c, more) for c in tqdm(captures, desc="record", unit="prompt", disable=False)}
     lengths = {c.name: len(c.token_ids) for c in captures}
     results = []

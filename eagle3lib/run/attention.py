@@ -40,8 +40,10 @@ def attend(
     own: list[Pair],
     block: int = CPU_BLOCK,
     scale: float = 1.0,
+    first: Int[Tensor, " T"] | None = None,
 ) -> Float[Tensor, "T heads Dv"]:
-    """Softmax attention of row t over context rows 0..rows[t] and over row t's own later keys. Heads share keys in groups.
+    """Softmax attention of row t over context rows first[t]..rows[t] (from 0 without `first`) and over row t's own later keys.
+    Heads share keys in groups.
 
     Scores are `scale` times q k / sqrt(D). Rows are taken in parts, so that at most `block` scores are held at once.
     """
@@ -49,16 +51,18 @@ def attend(
     keys, values = context
     S, n_kv, _ = keys.shape
     q = q.view(T, n_kv, heads // n_kv, D) * (scale * D**-0.5)  # [T, n_kv, group, D]
-    seen = torch.arange(S, device=q.device)
-    blocks = []
-    for part in torch.arange(T, device=q.device).split(max(1, block // (S * heads))):
-        scores = torch.einsum("tngd,snd->tngs", q[part], keys)  # [part, n_kv, group, S]
-        hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, S] context rows still to come
+    texts = [T] if first is None else first.unique_consecutive(return_counts=True)[1].tolist()  # rows of each
+    most, blocks = max(1, block // (S * heads)), []
+    for part in (part for text in torch.arange(T, device=q.device).split(texts) for part in text.split(most)):
+        low, high = 0 if first is None else int(first[part[0]]), int(rows[part].max()) + 1  # context rows that these may see
+        seen = torch.arange(low, high, device=q.device)
+        scores = torch.einsum("tngd,snd->tngs", q[part], keys[low:high])  # [part, n_kv, group, seen]
+        hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, seen] context rows still to come
         scores = scores.masked_fill(hidden, float("-inf"))
         mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
-        weights = torch.cat([scores, *mine], dim=-1).float().softmax(-1).to(q.dtype)  # [part, n_kv, group, S + len(own)]
-        mixed = torch.einsum("tngs,snd->tngd", weights[..., :S], values)  # [part, n_kv, group, Dv]
+        weights = torch.cat([scores, *mine], dim=-1).float().softmax(-1).to(q.dtype)  # [part, n_kv, group, seen + len(own)]
+        mixed = torch.einsum("tngs,snd->tngd", weights[..., : len(seen)], values[low:high])  # [part, n_kv, group, Dv]
         for j, (_, v) in enumerate(own):
-            mixed = mixed + weights[..., S + j, None] * v[part][:, :, None]
+            mixed = mixed + weights[..., len(seen) + j, None] * v[part][:, :, None]
         blocks.append(mixed)
     return torch.cat(blocks).reshape(T, heads, values.shape[-1])

@@ -28,10 +28,12 @@ class Memory:
 
     context: tuple[Pair, ...] = ()  # step-0 keys and values of rows 0..S-1, each [S, n_kv_heads, head_dim]
     own: tuple[tuple[Pair, ...], ...] = ()  # for each later step and layer, each [T, n_kv_heads, head_dim]
+    first: Tensor | None = None  # [T] where each row's text begins in the context; None: all rows are of one text
 
     def rows(self, keep: Tensor | slice) -> "Memory":
         """The same context, with the own keys of some rows only."""
-        return Memory(self.context, tuple(tuple((k[keep], v[keep]) for k, v in step) for step in self.own))
+        own = tuple(tuple((k[keep], v[keep]) for k, v in step) for step in self.own)
+        return Memory(self.context, own, None if self.first is None else self.first[keep])
 
     def fresh(self) -> "Memory":
         """Own keys forgotten: what an engine does after each verification."""
@@ -146,32 +148,35 @@ class Drafter:
         """One pass over T rows: row `rows[t]` takes state `hidden[t]` and the embedding of token `ids[t]`.
 
         At step 0 `hidden` is `fuse(g)`, the rows are the ones that follow those in `memory.context`, and their keys are
-        added to it. At a later step `hidden` is the `feed` of the step before, and each row's key goes to its own.
+        added to it. At a later step `hidden` is the `feed` of the step before, and each row's key goes to its own. Rows of
+        several texts lie one text after the other, and `memory.first` says where each row's text begins.
         `trace`, a dict, receives every intermediate tensor by name.
         """
         T, H = hidden.shape
         if step and self.recipe.mask_token is not None:  # P-EAGLE: nothing is known of the tokens to come
             ids = torch.full_like(ids, self.recipe.mask_token)
         embedded = _note(trace, "embedding", self.embed(ids))  # [T, H]
-        self._check_positions(rows, step)
-        position = (rows + step + (self.wiring.later if step else 0))[:, None] * self.inv_freq  # [T, half] angles
+        sees = (rows, memory.first)
+        place = rows if memory.first is None else rows - memory.first  # [T] in its own text
+        self._check_positions(place, step)
+        position = (place + step + (self.wiring.later if step else 0))[:, None] * self.inv_freq  # [T, half] angles
         gain = self.recipe.rope.gain
         turn = ((position.cos() * gain).to(self.dtype), (position.sin() * gain).to(self.dtype))  # [T, half] each
         fed, context, own = hidden, [], []
         for i in range(self.recipe.n_layers):
             past = memory.context[i] if memory.context else None
             mine = [of_step[i] for of_step in memory.own]
-            hidden, past, mine = self._layer(i, hidden, embedded, rows, turn, past, mine, step, trace)
+            hidden, past, mine = self._layer(i, hidden, embedded, sees, turn, past, mine, step, trace)
             context.append(past)
             own.append(mine)
         normed = self._norm("norm.weight", hidden, trace)  # [T, H]
         feed = fed if self.wiring.stale else normed if self.recipe.norm_output else hidden
         if self.masked is not None:
             feed = self.masked.expand(T, H)
-        memory = Memory(tuple(context), tuple(zip(*own, strict=True)))
+        memory = Memory(tuple(context), tuple(zip(*own, strict=True)), memory.first)
         return Step(normed, _note(trace, "feed", feed), memory)
 
-    def _layer(self, i, hidden, embedded, rows, turn, past, own, step, trace):
+    def _layer(self, i, hidden, embedded, sees, turn, past, own, step, trace):
         """Decoder layer i. The first is fused: its q, k, v read [normed embedding, normed state], 2H wide; later ones are plain
         but in DeepSpec's drafters.
         """
@@ -185,7 +190,7 @@ class Drafter:
             residual = right if self.recipe.norm_before_residual else hidden
         else:
             x, residual = self._norm(name + "input_layernorm.weight", hidden, trace), hidden  # [T, H]
-        mixed, past, own = self._attention(name + "self_attn.", x, rows, turn, past, own, step, trace)
+        mixed, past, own = self._attention(name + "self_attn.", x, sees, turn, past, own, step, trace)
         hidden = _note(trace, name + "after_attention", residual + mixed)  # [T, H]
         x = self._norm(name + "post_attention_layernorm.weight", hidden, trace)
         gate, up = self._linear(name + "mlp.gate_proj", x), self._linear(name + "mlp.up_proj", x)  # [T, I] each
@@ -193,7 +198,7 @@ class Drafter:
         hidden = hidden + self._linear(name + "mlp.down_proj", gated)  # [T, I] x [I, H] -> [T, H]
         return _note(trace, name + "output", hidden), past, own
 
-    def _attention(self, name, x, rows, turn, past, own, step, trace):
+    def _attention(self, name, x, sees, turn, past, own, step, trace):
         """Attention with rotary positions. Returns [T, H], the context's keys and this row's own keys."""
         T = x.shape[0]
         heads = self._latent_heads if self.recipe.mla else self._grouped_heads
@@ -203,7 +208,7 @@ class Drafter:
         else:
             own = [*own, (k, v)]
         scale = self.recipe.mla.scale if self.recipe.mla else 1.0
-        mixed = attend(q, rows, past, own, self.block, scale).reshape(T, -1)  # [T, n_heads * Dv]
+        mixed = attend(q, sees[0], past, own, self.block, scale, sees[1]).reshape(T, -1)  # [T, n_heads * Dv]
         return _note(trace, name + "o", self._linear(name + "o_proj", mixed)), past, own  # [T, H]
 
     def _grouped_heads(self, name, x, turn, trace):

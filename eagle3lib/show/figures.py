@@ -169,7 +169,7 @@ def distances(table: pd.DataFrame, rows: str, columns: str) -> Picture:
             axes.text(
                 j,
                 i,
-                f"{value:.2f}" if value < 10 else f"{value:.0f}",
+                f"{value:.0e}" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:.0f}",
                 ha="center",
                 va="center",
                 fontsize=9,

@@ -101,10 +101,11 @@ def told_plans(table: pd.DataFrame) -> str:
     live = "accept length, live" in table
     same = bool((table["rounds"] == table["rounds, live"]).all()) if live else False
     agree = "; live decoding took as many rounds in each" if same else "; live decoding took others" if live else ""
+    drafts, reached = table["drafts a round"], table["accept length"]
     return (
         f"The chain verifies {first['drafts a round']:.0f} drafts a round and reaches {first['accept length']:.2f}; {most} "
-        f"verifies **{table['drafts a round'][most]}** and reaches **{table['accept length'][most]:.2f}** on this prompt{agree}. Whether "
-        "that pays is a matter of what verifying so many tokens costs (`04_acceptance`)."
+        f"verifies **{drafts[most]}** and reaches **{reached[most]:.2f}** on this prompt{agree}. Whether that pays is a matter "
+        "of what verifying so many tokens costs (`04_acceptance`)."
     )
 
 
