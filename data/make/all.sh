@@ -11,5 +11,4 @@ $python data/make/train.py --name healthy --streams 2 15 27 --samples 9000 --ear
 $python data/make/train.py --name embedding_fed --streams 0 2 15 --samples 7500 --config-streams 2 15 27
 [ -d data/captures/heldout ] || $python data/make/captures.py  # committed; delete the folder to record it again
 $python data/make/score.py
-$python data/make/live.py
 $python data/make/figure.py

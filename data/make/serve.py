@@ -47,7 +47,7 @@ REQUESTS = 16  # at once
 FED_ROWS = ("healthy_k3", "embedding_fed_as_served_k3")  # runs whose rows are kept, for SAMPLES
 SAMPLES = ("extract-heldout-0000", "smalltalk-heldout-0000", "summary-heldout-0000")
 METRICS = ("healthy_k3", "embedding_fed_as_served_k3")
-BUSY = "other work ran on the machine at the same time (load_before): seconds of different runs cannot be compared"
+TIMES = "load_before: of two cores, when a run began; its own predecessor leaves 1 to 2; above that seconds cannot be compared"
 ENGINE = {
     "VLLM_CPU_KVCACHE_SPACE": "2",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
@@ -188,7 +188,7 @@ def gather() -> None:
     note = "24 prompts of captures/heldout; seconds with the tap on; counts include drafts accepted past the end of a request"
     result = {
         "stamp": stamps[0], "note": note,
-        "times": BUSY if busy else "machine idle",
+        "times": TIMES if busy else "machine idle",
         "baseline": runs.pop("baseline", None), "runs": [run for run in runs.values() if not run["chunk"]],
         "chunked": next((run for run in runs.values() if run["chunk"]), None),
     }  # fmt: skip

@@ -17,7 +17,7 @@ import numpy as np
 
 from . import served_json, served_text
 from .errors import InputError
-from .served_counts import Served
+from .served_counts import Served, number
 from .tensors import read_json
 
 __all__ = ["Served", "read_served"]
@@ -112,6 +112,8 @@ def _own(run: object, source: str) -> Served:
         rounds, accepted = int(total.sum()), sum(positions)
         streams = tuple(run["streams"]) if run.get("streams") else None
         tau = 1 + accepted / rounds
-        return Served(run["name"], steps, rounds, accepted, tau, requests, source, run.get("drafter"), streams, positions)
+        speed = number(run.get("tokens_per_second"))
+        about = {"positions": positions, "tokens_per_second": speed}
+        return Served(run["name"], steps, rounds, accepted, tau, requests, source, run.get("drafter"), streams, **about)
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{source}: a run is not as expected (name, steps, requests: sample -> counts): {error}") from None
