@@ -26,7 +26,7 @@ workbook: env target ## every notebook on the demo, into build/workbook/ as note
 
 test: env target ## all tests; at most 15 minutes on two cores
 	@echo "test: pytest, at most 15 minutes on two cores"
-	@$(PY) -m pytest
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -n 2 --dist worksteal
 
 lab: env target ## JupyterLab on notebooks/
 	@echo "lab: JupyterLab on notebooks/, until Ctrl-C"

@@ -146,6 +146,7 @@ def answers(
 
 def _check_ids(target: nn.Module, name: str, ids: Tensor) -> None:
     """Raises InputError for a token that the target has not."""
+    decoder_of(target)  # of what is no causal model that can be hooked, that is the sentence
     tokens = target.get_input_embeddings().num_embeddings
     if not 0 <= int(ids.min()) <= int(ids.max()) < tokens:
         raise InputError(
