@@ -189,3 +189,9 @@ def test_every_open_question_is_told_and_asked():
 )
 def test_whose_layout(config, names, layout):
     assert layout_of(config, names).name == layout
+
+
+def test_a_norm_of_zeros_is_a_fault(tmp_path, target):
+    tensors = {**tiny.drafter_tensors(), "midlayer.hidden_norm.weight": torch.zeros(tiny.H)}
+    found = said(tmp_path, target, tensors=tensors)
+    assert any("hidden_norm.weight: all zeros" in what for what in found["fault"])

@@ -106,8 +106,8 @@ def put(rows, at, value):
         (normed, (2, 15), ["normed states"], "the rows of stream 2, 15 are all of one size"),
         (normed, (0,), ["normed states"], "not at one scale"),
         (coarse, (0,), ["broken numbers"], "is the embedding of its tokens, but coarsely"),
-        (coarse, (2, 27), ["broken numbers"], "stream 2, 27 takes 5 values at most in 32 rows"),
-        (lambda r: put(r, slice(0, 1), float("inf")), (27,), ["broken numbers"], "8 rows hold NaN or infinite numbers"),
+        (coarse, (2, 27), ["broken numbers"], "stream 2, 27 takes 6 values at most in 32 rows"),
+        (lambda r: put(r, slice(0, 1), float("inf")), (27,), ["broken numbers"], "24 rows hold NaN or infinite numbers"),
         (lambda r: put(r, slice(20, 40), None), (27,), ["rows of other tokens"], "repeat the row before"),
         (lambda r: r.flip(1), (0,), ["streams"], "another stream, or rows of other tokens"),  # the last states fit the target
     ],
@@ -132,16 +132,26 @@ def test_rows_of_another_request(demo, demo_captures):
 
 def test_streams_that_are_not_what_they_are_called(demo, demo_captures):
     twice = [c.replace(streams={15: c.stream(15), 27: c.stream(15)}) for c in demo_captures]
-    assert [f.what for f in e3.check_captures(demo, twice)] == ["streams 15 and 27 are one tensor in 8 of 8 samples"]
+    assert [f.what for f in e3.check_captures(demo, twice)] == ["streams 15 and 27 are one tensor in 24 of 24 samples"]
     called = [c.replace(streams={2: c.stream(0), 15: c.stream(2), 27: c.stream(15)}) for c in demo_captures]
     assert "stream 2 is the embedding of its tokens" in e3.check_captures(demo, called)[0].what
+
+
+@pytest.mark.parametrize("broken", [1, 16])
+def test_no_sample_is_left_out(demo, demo_captures, broken):
+    """Zeros in samples between those that a look at every third would take."""
+    kept = list(demo_captures)
+    bad = [i for i in range(24) if i % 3][:broken]
+    some = [changed(c, torch.zeros_like, 2, 15, 27) if i in bad else c for i, c in enumerate(kept)]
+    found = e3.check_captures(demo, some)
+    assert found[0].name == "zero rows" and len(found[0].evidence) == 3 * broken
 
 
 def test_a_sample_is_read_once(demo_captures, demo, monkeypatch):
     read, own = [], e3.Capture.stream
     monkeypatch.setattr(e3.Capture, "stream", lambda self, label: (read.append((self.name, label)), own(self, label))[1])
     e3.check_captures(demo, demo_captures)
-    assert len(read) == len(set(read)) == 8 * 4
+    assert len(read) == len(set(read)) == 24 * 4
 
 
 def test_another_target_says_nothing_of_the_text(recorded):

@@ -150,3 +150,16 @@ def test_bad_input_is_a_sentence(folder, tmp_path, target, capsys):
     assert run(folder, write(tmp_path, {"input_ids": [9999]}), tmp_path) == 2
     told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(told) == 5 and "dtype: 'float8'" in told[3] and "token ids reach 9999, but the target has 96" in told[4]
+
+
+def test_a_folder_begun_with_other_settings_is_not_taken_for_this_job(folder, tmp_path, capsys):
+    prompts = write(tmp_path, {"name": "p0", "input_ids": [9, 10, 11]})
+    assert run(folder, prompts, tmp_path) == 0
+    for more in (("--dtype", "bfloat16"), ("--max-new-tokens", "9"), ("--streams", "0,2")):
+        assert run(folder, prompts, tmp_path, *more) == 2, more
+        assert "was begun with other settings" in capsys.readouterr().err
+    assert run(folder, write(tmp_path, {"name": "p0", "input_ids": [9, 10]}), tmp_path) == 2  # a shorter prompt, begun alike
+    for more in (("--batch-size", "0"), ("--max-new-tokens", "1")):
+        assert run(folder, prompts, tmp_path, *more) == 2, more
+    assert run(folder, write(tmp_path, {"messages": [{"role": "assistant", "content": "w9"}]}), tmp_path / "other") == 2
+    assert run(folder, write(tmp_path, {"text": "w9 \u2028 w10"}), tmp_path / "third") == 0

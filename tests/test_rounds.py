@@ -109,3 +109,15 @@ def test_accepting_what_the_text_has_not(live):
     assert found.name == "verification"
     cut = e3.first_difference(drafter, capture, engine(drafter, capture)[:-1])
     assert cut.level == "open" and "rounds" in cut.what
+
+
+def test_drafts_past_the_end_of_the_text_are_not_compared(live):
+    """An engine drafts past the end of its request, where the text tells nothing."""
+    _, drafter, capture = live
+    for cut in range(1, 8):
+        short = capture.replace(
+            token_ids=capture.token_ids[:-cut], loss_mask=capture.loss_mask[:-cut],
+            streams={n: rows[:-cut] for n, rows in capture.streams.items()}, last=None, last_kind="none",
+        )  # fmt: skip
+        theirs = [one for one in engine(drafter, capture) if one.row < len(short.token_ids) - 2]
+        assert e3.first_difference(drafter, short, theirs, served=short.in_slots(STREAMS)).level == "ok", cut

@@ -88,3 +88,35 @@ def test_names_are_held_against_names():
     wrong = [c.replace(streams={2: c.stream(2), 3: c.stream(4)}) for c in recorded()]
     found = compare_captures(wrong, recorded())
     assert found.name == "streams" and "streams r_2, r_4, where streams r_2, r_3 belong" in found.what
+
+
+def test_a_sample_that_differs_is_told_wherever_it_stands():
+    """What a slot is, the first few samples tell; whether it is so in all, all of them."""
+    reference = recorded()
+    some = slots(lambda i, c: c.stream(i + 2))
+    some[-1] = some[-1].replace(streams={n: rows.roll(1, 0) for n, rows in some[-1].streams.items()})
+    found = compare_captures(some, reference, expected=(2, 3, 4))
+    assert found.level == "fault" and f"in 1 of {N} samples (sample{N - 1})" in found.what
+
+
+def test_a_faint_scale_is_told_and_a_rounded_one_is_not():
+    found = compare_captures(slots(lambda i, c: 1.03 * c.stream(i + 2)), recorded(), expected=(2, 3, 4))
+    assert (found.level, found.name) == ("note", "scale") and "1.03" in found.what
+
+
+def test_slots_of_which_nothing_was_said_are_told_and_not_accused():
+    found = compare_captures(slots(lambda i, c: c.stream(i + 2)), recorded())
+    assert found.level == "note" and "slot0 is r_2, slot1 is r_3, slot2 is r_4" in found.what
+
+
+def test_empty_slots_and_wrong_expectations():
+    zeros = slots(lambda i, c: c.stream(i + 2) * (i != 1))
+    found = compare_captures(zeros, recorded(), expected=(2, 3, 4))
+    assert found.name == "zero rows" and "slot1 is all zeros" in found.what and "record" in found.change
+    with pytest.raises(e3.InputError, match="4 streams for the 3 slots"):
+        compare_captures(slots(lambda i, c: c.stream(i + 2)), recorded(), expected=(1, 2, 3, 4))
+
+
+def test_other_names_of_the_same_texts_are_found_by_their_tokens():
+    renamed = [c.replace(name=f"hs_{i}") for i, c in enumerate(slots(lambda i, c: c.stream(i + 2)))]
+    assert compare_captures(renamed, recorded(), expected=(2, 3, 4)).level == "ok"

@@ -72,7 +72,7 @@ def test_text_of_somebody_else_tells_only_the_embedding(recorded):
     random = [c.replace(streams={0: target.embedding().rows(c.token_ids), **{n: c.streams[n] for n in WIDE[1:]}}) for c in random]
     told = e3.which_streams(slots(random, (0, 6)), target)
     assert told.found["slot0"][0] == 0 and told.found["slot1"][0] is None
-    assert "not the target's greedy writing" in told.found["slot1"][1]
+    assert "unless the text is not the target's own" in told.found["slot1"][1]
 
 
 def test_nothing_to_tell_by(recorded):

@@ -377,3 +377,27 @@ def test_an_engine_that_is_near_a_hypothesis_in_its_own_manner(tiny_checkpoint):
     log = Served("log", 2, int(total.sum()), int(total @ [0, 1, 2]), tau, counts, "log")
     found = e3.verdict(tiny_checkpoint, captures, served=spoiled(captures, lambda i, c: c.stream(i + 2)), logs=[log])
     assert (found.where, found.what) == ("engine", "tokens")
+
+
+def test_a_norm_of_zeros_is_no_weak_model(tmp_path):
+    tensors = {**tiny.drafter_tensors(), "midlayer.hidden_norm.weight": torch.zeros(tiny.H)}
+    sound = e3.open_checkpoint(tiny.write_drafter(tmp_path / "sound"))
+    broken = e3.open_checkpoint(tiny.write_drafter(tmp_path / "broken", tensors))
+    found = e3.verdict(broken, text_of(e3.Drafter(sound)))
+    assert (found.where, found.what) == ("checkpoint", "weights") and "hidden_norm.weight is all zeros" in found.sentence
+
+
+def test_a_mean_without_draft_steps_is_set_beside_nothing():
+    mean = Served("SGLang log", None, None, None, 2.3, None, "log")
+    found = e3.verdict(logs=[mean])
+    assert (found.where, found.exit_code) == ("cannot tell", 11) and "at how many draft steps" in found.sentence
+    assert e3.verdict(logs=[mean], steps=3).where == "nothing"
+    tree = "python -m sglang.launch_server --speculative-algorithm EAGLE3 --speculative-num-steps 5 --speculative-eagle-topk 8"
+    found = e3.verdict(logs=[mean], flags=f"{tree} --speculative-num-draft-tokens 64")
+    assert found.where == "cannot tell" and "a tree accepts more than a chain" in found.sentence
+
+
+@pytest.mark.parametrize("text", ["K=3 tok/s=1e400 tau=2", "K=1000000 tok/s=5", "K=inf tok/s=5"])
+def test_speeds_that_no_server_has_are_refused(text):
+    with pytest.raises(e3.InputError, match="--measured"):
+        measured_of(text)

@@ -102,6 +102,10 @@ def of_tensors(ckpt: Checkpoint, tensors: pd.DataFrame) -> Iterator[Finding]:
     if broken:
         what = f"{len(broken)} tensors hold NaN or infinite numbers: {', '.join(broken[:3])}"
         yield Finding("fault", "tensors", what, change="export it anew: it was saved broken", name="weights")
+    zeros = [name for name in tensors.index if name.endswith("norm.weight") and tensors.provenance[name].endswith("all zeros")]
+    if zeros:
+        what = f"{', '.join(zeros[:3])}: all zeros, a norm that lets nothing through: never filled, or saved broken"
+        yield Finding("fault", "tensors", what, {"norms": len(zeros)}, change="export it anew", name="weights")
     if norms and all(tensors.provenance[name].endswith("all ones") for name in norms):
         what = f"all {len(norms)} norms of the layers are ones, as before training: their weights were not exported"
         yield Finding("warning", "tensors", what, name="norm")

@@ -75,6 +75,7 @@ class Evidence:
     claimed_by: tuple[str, str] | None = None
     figures: pd.DataFrame | None = None  # what each trainer would print here
     sums: pd.Series | None = None  # and of those that sum over steps, with fewer steps
+    assumed: bool = False  # nothing given says K
     problems: tuple[str, ...] = ()  # what of the inputs could not be used, or does not go together
 
     def with_problem(self, problem: str) -> "Evidence":
@@ -109,6 +110,7 @@ def gather(
         steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline and float(baseline), run=run,
         claimed=claimed, claimed_by=tuple(claimed_by) if claimed_by else None,
         flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
+        assumed=not (steps or _steps_told(flags, logs, measured)),
     )  # fmt: skip
     found = _at_odds(found, logs)
     if ckpt is None:
@@ -192,8 +194,12 @@ def _at_odds(found: Evidence, logs: Sequence[Served]) -> Evidence:
 
 
 def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
-    said = [K for K in (flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)) if K]
+    said = _steps_told(flags, logs, measured)
     return STEPS if not said or (STEPS in said and not (flags and flags.steps)) else said[0]
+
+
+def _steps_told(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> list[int]:
+    return [K for K in (flags.steps if flags else None, *(run.steps for run in logs), *(one.steps for one in measured)) if K]
 
 
 def unusable(checks: Findings) -> bool:

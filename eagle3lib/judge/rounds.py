@@ -26,7 +26,7 @@ def first_difference(
     """
     steps = max((len(one.drafts) for one in engine), default=1)
     predicted = rounds_of(chain_hits(drafter, capture, steps), capture.token_ids.tolist(), steps, end)
-    theirs = [Round(one.row, one.drafts[: one.accepted + 1], one.accepted, one.after) for one in engine]
+    theirs = [_as_far_as_told(one, len(capture.token_ids)) for one in engine]
     for number, (mine, yours) in enumerate(zip(predicted, theirs, strict=False)):
         if (mine.row, mine.drafts, mine.accepted) != (yours.row, yours.drafts, yours.accepted):
             return _parted(drafter, capture, number, mine, yours, served)
@@ -36,6 +36,12 @@ def first_difference(
     accepted = sum(one.accepted for one in predicted)
     what = f"{capture.name}: all {len(predicted)} rounds are as predicted, {accepted} accepted drafts"
     return Finding("ok", "engine", what, {"rounds": len(predicted), "accepted": accepted})
+
+
+def _as_far_as_told(one: Round, tokens: int) -> Round:
+    """An engine's round without what follows its first miss, or the end of a text of so many tokens."""
+    told = tokens - 2 - one.row
+    return Round(one.row, one.drafts[: min(one.accepted + 1, told)], min(one.accepted, told), one.after)
 
 
 def _parted(drafter: Drafter, capture: Capture, number: int, mine: Round, yours: Round, served: Capture | None) -> Finding:

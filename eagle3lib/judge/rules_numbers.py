@@ -169,6 +169,12 @@ def of_the_log(e: Evidence) -> Answer | None:
     if tau < NOTHING:
         sentence = f"Nothing is accepted (accept length {tau:.3f}): that is no weak model, but head, map, algorithm or states."
         return Answer("cannot tell", "unknown", sentence, settle="the checkpoint, and hidden states recorded from its target")
+    if e.assumed or (e.flags and e.flags.tree):
+        why = (
+            "nothing says at how many draft steps" if e.assumed else "a tree accepts more than a chain, which published ones are"
+        )
+        sentence = f"Accept length {tau:.2f}: {why}, so it cannot be set beside others."
+        return Answer("cannot tell", "unknown", sentence, settle="the checkpoint and captures; K (steps, --steps), of a chain")
     if least and tau >= least:
         sentence = (
             f"Accept length {tau:.2f} at K = {e.steps} is among published ones (from {least:.2f}): nothing points to a fault."

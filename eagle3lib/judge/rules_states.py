@@ -50,8 +50,18 @@ def _recorded(checks: Findings, place: str, e: Evidence) -> Answer | None:
 
 
 def of_the_weights(e: Evidence) -> Answer | None:
-    """Matrices that look as their module was made, in a drafter that hardly guesses anything."""
-    if not e.now or reached(e.now, e.steps)[2] >= WEAKEST:
+    """Norms of zeros; and matrices that look as their module was made, in a drafter that hardly guesses anything."""
+    if not e.now:
+        return None
+    empty = [name for name in e.ckpt.names if name.endswith("norm.weight") and not bool(e.ckpt.tensor(name).any())]
+    if empty:
+        sentence = (
+            f"The checkpoint's {', '.join(empty)} is all zeros: nothing passes it; accept length "
+            f"{told(*reached(e.now, e.steps))} at K = {e.steps}."
+        )
+        do = "export it anew: the names did not match, or it was saved broken"
+        return Answer("checkpoint", "weights", sentence, do, "certain: no trained norm is zeros", mended=e.mended)
+    if reached(e.now, e.steps)[2] >= WEAKEST:
         return None
     matrices = [name for name in e.ckpt.names if name not in ("d2t", "t2d") and e.ckpt.tensor(name).ndim == 2]
     new = {name: why for name in matrices if (why := untouched(e.ckpt.tensor(name)))}

@@ -2,14 +2,19 @@
 
 from collections.abc import Sequence
 
-from ..measure.alike import FORMS, UNLIKE, Likeness, alike, of_another, token_lag
+import torch
+
+from ..measure.alike import FORMS, UNLIKE, Likeness, alike, all_paired, apart, of_another, token_lag
 from ..read.capture import Capture, Label
+from ..read.errors import InputError
 from .finding import Finding
 from .hypotheses import config_line, name_of
 
 EXACT = 1e-3  # a slot this near to a recorded stream is it to the last digit of half precision's sums
 NEAR = 0.05  # and this near it is it, in eight bits or after sums in another order
-SCALED = 0.1  # a scale this far from 1 is another one
+HALF = 0.02  # bfloat16 leaves 0.01 at most
+SCALED = 0.1  # a scale this far from 1 is another one, of states that were rounded
+FAINT = 0.005  # and of states that were not
 OTHER_FORM = {  # form of `alike` -> name, and what to do
     "one size": ("normed states", "capture before any norm"),
     "without residual": ("residual", "capture hidden_states + residual"),
@@ -38,15 +43,60 @@ def compare_captures(
     if not found:
         what = f"{me} and {them} have no sample of one name whose first 16 tokens are the same: not the same text"
         return Finding("open", "captures", what, settle="the same prompts, recorded on both sides", name="text")
-    expected = tuple(expected or _same_names(found, theirs))
-    found = found[: len(expected)]
     evidence = {f"{one.slot}: distance to {said(one)}": one.distance for one in found}
+    if expected is None and _unnamed(found, theirs):
+        told_of = ", ".join(f"{_place(one)} is {said(one) if told(one) else 'none of them'}" for one in found)
+        what = f"{me} has {len(found)} slots, {them} {len(theirs[0].streams)} streams, and nobody said which belong: {told_of}"
+        return Finding(
+            "note", "captures", what, evidence, settle="expected=, the streams that belong in the slots", name="streams"
+        )
+    expected = tuple(expected or _same_names(found, theirs))
+    if len(expected) > len(found):
+        raise InputError(f"expected: {len(expected)} streams for the {len(found)} slots of {me}: name one for each slot")
+    found = found[: len(expected)]
+    if empty := _empty(mine, found):
+        return Finding("fault", "captures", f"{empty} of {me}", evidence, change="record them again", name="zero rows")
     answer = _states(found, expected, mine, theirs, who)
     return (
         Finding("fault", "captures", answer[1], evidence, change=answer[2], name=answer[0])
         if answer
-        else _same(found, evidence, who)
+        else _differing(found, mine, theirs, evidence, who) or _same(found, evidence, who)
     )
+
+
+def _unnamed(found: Sequence[Likeness], theirs: Sequence[Capture]) -> bool:
+    """Slots without names, and another number of streams to choose from: nothing is expected of them."""
+    return all(isinstance(one.slot, str) for one in found) and len(found) != len(theirs[0].streams)
+
+
+def _empty(mine: Sequence[Capture], found: Sequence[Likeness]) -> str:
+    """A slot that holds nothing, or no numbers."""
+    for one in found:
+        rows = mine[0].stream(one.slot)[1:]
+        if len(rows) and not bool(torch.isfinite(rows).all()):
+            return f"{_place(one)} holds NaN or infinite numbers"
+        if len(rows) and not bool(rows.any()):
+            return f"{_place(one)} is all zeros"
+    return ""
+
+
+def _differing(
+    found: Sequence[Likeness], mine: Sequence[Capture], theirs: Sequence[Capture], evidence: dict, who: tuple[str, str]
+) -> Finding | None:
+    """Samples that are not as the first few are, which told what each slot is: all are held against that."""
+    counted, wrong, most = 0, [], max(NEAR, 4 * max(one.distance for one in found))
+    for a, b, rows in all_paired(mine, theirs):
+        counted += 1
+        if any(apart(a.stream(one.slot)[:rows], b.stream(one.stream)[:rows]) > most for one in found):
+            wrong.append(a.name)
+    evidence["samples"] = counted
+    if not wrong:
+        return None
+    what = (
+        f"in {len(wrong)} of {counted} samples ({wrong[0]}) states of {who[0]} are not those of {who[1]}; in the others they are"
+    )
+    change = "one request at a time, and look for what mixes or shifts them"
+    return Finding("fault", "captures", what, {**evidence, "other": len(wrong)}, change=change, name="rows of other tokens")
 
 
 def _same_names(found: Sequence[Likeness], theirs: Sequence[Capture]) -> list[Label]:
@@ -117,9 +167,16 @@ def _shifted(here: tuple, expected: tuple) -> str:
 
 def _same(found: Sequence[Likeness], evidence: dict, who: tuple[str, str]) -> Finding:
     most = max(one.distance for one in found)
-    if most < EXACT:
+    scale = max((one.scale for one in found), key=lambda value: abs(value - 1))
+    if most < EXACT and abs(scale - 1) < FAINT:
         return Finding("ok", "captures", f"states of {who[0]} are those of {who[1]} (largest distance {most:.1g})", evidence)
-    what = f"states of {who[0]} are those of {who[1]} in another precision or order of sums (largest distance {most:.1g})"
+    if most < EXACT:
+        what = f"states of {who[0]} are those of {who[1]} but for a scale of {scale:.3g}"
+        return Finding("note", "captures", what, evidence, name="scale")
+    kind = (
+        "another precision or order of sums" if most < HALF else "a coarse precision, or another version of the target's weights"
+    )
+    what = f"states of {who[0]} are those of {who[1]} in {kind} (largest distance {most:.1g})"
     return Finding("note", "captures", what, evidence, name="precision")
 
 

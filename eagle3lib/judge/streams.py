@@ -19,7 +19,7 @@ from ..measure.lens import best_tokens, through_norm
 from ..read.capture import Capture, Label
 from ..read.errors import InputError
 from ..read.target import Target
-from .checks import GREEDY, NEAR, SAMPLES, Seen, angle_to, choices_of
+from .checks import GREEDY, HEADED, NEAR, Seen, angle_to, choices_of
 from .states import said, told
 
 NORMED = 0.01  # spread over mean of row sizes, the norm's weight divided out: rounding alone leaves 0.001 of f in bfloat16
@@ -69,7 +69,7 @@ def which_streams(
     """
     if target is None and reference is None:
         raise InputError("which_streams: nothing to tell streams by: give the target's folder (target=), or reference=")
-    number = min(SAMPLES, len(captures))
+    number = min(HEADED, len(captures))
     seen = [Seen.of(captures[i * len(captures) // number]) for i in range(number)]
     seen = [one for one in seen if len(one.at)]
     if not seen:
@@ -136,7 +136,7 @@ def _by_itself(label: Label, m: dict, target: Target | None, greedy: bool) -> tu
         return None, "not in the reference"
     if greedy:
         return None, f"neither embedding nor the last ({through:.0%} of the next tokens through the norm): a stream between"
-    return None, "not the embedding; r_L and f cannot be told: the text is not the target's greedy writing"
+    return None, "not the embedding, nor what gives the next token: neither r_L nor f, unless the text is not the target's own"
 
 
 def _share(best: Int[Tensor, " N"], following: Int[Tensor, " N"]) -> float:

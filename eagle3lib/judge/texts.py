@@ -190,7 +190,7 @@ def compare_texts(
     if not pairs:
         what = f"{who[0]} and {who[1]} have no sample of one name"
         return Finding("open", "captures", what, settle="the same names for the same prompts", name="text")
-    changes = [_changes(_prompt(a), _prompt(b)) for a, b in pairs]
+    changes = [_changes(*_prompts(a, b)) for a, b in pairs]
     differ = sum(map(bool, changes))
     if not differ:
         return Finding("ok", "captures", f"the prompts of {who[0]} are those of {who[1]} in {len(pairs)} samples", {})
@@ -201,17 +201,18 @@ def compare_texts(
         f"{name} has {decode(list(ids))!r}" if ids else f"{name} has nothing"
         for name, ids in zip(who, (here, there), strict=True)
     )
-    if 2 * number <= differ:
-        what = f"the prompts differ in {differ} of {len(pairs)} samples, each in its own way; the commonest: {shown}"
+    if 2 * number <= len(pairs):
+        what = f"the prompts differ in {differ} of {len(pairs)} samples, in {number} of them so: {shown}"
         return Finding("open", "captures", what, evidence, settle="the same prompts on both sides", name="text")
     what = f"the prompts differ in {differ} of {len(pairs)} samples by the same tokens, {place}: {shown}"
     return Finding("fault", "captures", what, evidence, change="one chat template, applied once, on both sides", name="template")
 
 
-def _prompt(capture: Capture) -> list[int]:
-    marked = capture.loss_mask.nonzero()[:, 0]
-    every = len(marked) == 0 or int(marked[0]) <= 1
-    return capture.token_ids.tolist() if every else capture.token_ids[: int(marked[0])].tolist()
+def _prompts(a: Capture, b: Capture) -> tuple[list[int], list[int]]:
+    """Both prompts. Where one side has no mask, its text as far as the other's prompt goes; where none has, both texts."""
+    ends = [int(c.loss_mask.int().argmax()) if c.loss_mask[2:].any() and not c.loss_mask[1] else 0 for c in (a, b)]
+    first, second = (end or max(ends) or len(c.token_ids) for end, c in zip(ends, (a, b), strict=True))
+    return a.token_ids[:first].tolist(), b.token_ids[:second].tolist()
 
 
 def _changes(a: list[int], b: list[int]) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:

@@ -56,6 +56,9 @@ class Verdict:
         }  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index", columns=["answer"])
 
+    def __repr__(self) -> str:
+        return f"{self.sentence}\n{self.table()}"
+
     def _repr_html_(self) -> str:
         with pd.option_context("display.max_colwidth", None):
             return f"<p><b>{self.sentence}</b></p>" + self.table()._repr_html_()

@@ -6,6 +6,7 @@ size is another: the attention sink). Two layers apart are far from each other b
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 import pandas as pd
 import torch
@@ -23,6 +24,7 @@ FORMS = {
     "another basis": "in another basis",  # the same angles and sizes between rows, other channels
 }
 UNLIKE = 0.5
+FEWEST = 16  # tokens in common from the beginning: fewer make no sample comparable
 SIMPLER = 1.5  # the simplest form within so many times the least distance: rounding alone makes richer ones fit a little better
 GRAM = 64  # rows whose products with each other are compared
 PART = (0.1, 0.9)
@@ -43,7 +45,7 @@ class Likeness:
 
 
 def alike(mine: Sequence[Capture], theirs: Sequence[Capture]) -> list[Likeness]:
-    """For each stream of `mine`, in order, what it is in `theirs`. Only samples of one name whose tokens begin alike count.
+    """For each stream of `mine`, in order, what it is in `theirs`, by the first four samples that both have (`all_paired`).
 
     Empty where no two samples have 16 tokens in common.
     """
@@ -64,10 +66,21 @@ def alike(mine: Sequence[Capture], theirs: Sequence[Capture]) -> list[Likeness]:
 
 
 def paired(mine: Sequence[Capture], theirs: Sequence[Capture]) -> list[tuple[Capture, Capture, int]]:
-    """Samples of one name, and how many rows they have in common: 16 tokens or more from the beginning."""
-    by_name = {capture.name: capture for capture in theirs}
-    both = [(one, by_name[one.name]) for one in mine if one.name in by_name]
-    return [(a, b, n) for a, b in both if (n := together(a, b)) >= 16][:SAMPLES]
+    """The first few of `all_paired`."""
+    return list(islice(all_paired(mine, theirs), SAMPLES))
+
+
+def all_paired(mine: Sequence[Capture], theirs: Sequence[Capture]) -> Iterator[tuple[Capture, Capture, int]]:
+    """Samples of one name, or, where no name is common, whose texts begin with the same 16 tokens; and how many rows they have
+    in common: 16 tokens or more from the beginning.
+    """
+    names = {capture.name for capture in mine}
+    by_name = {capture.name: capture for capture in theirs if capture.name in names}
+    begins = {} if by_name else {tuple(capture.token_ids[:FEWEST].tolist()): capture for capture in theirs}
+    for one in mine:
+        other = by_name.get(one.name) if by_name else begins.get(tuple(one.token_ids[:FEWEST].tolist()))
+        if other is not None and (n := together(one, other)) >= FEWEST:
+            yield one, other, n
 
 
 def token_lag(mine: Sequence[Capture], theirs: Sequence[Capture]) -> int:
@@ -163,6 +176,11 @@ def distances(mine: Sequence[Capture], theirs: Sequence[Capture]) -> pd.DataFram
             for states in [[a.stream(slot)[:n] for a, _, n in pairs]]
         }
     return pd.DataFrame(table)
+
+
+def apart(mine: Float[Tensor, "R Ht"], theirs: Float[Tensor, "R Ht"]) -> float:
+    """Distance of the rows of two samples, as they stand; infinite for another width, or too few rows."""
+    return _apart([mine], [theirs], 0)[1] if mine.shape == theirs.shape and len(mine) > 4 else float("inf")
 
 
 def _apart(mine: list[Float[Tensor, "R Ht"]], theirs: list[Float[Tensor, "R Ht"]], lag: int, each: bool = False):

@@ -40,6 +40,10 @@ class Capture:
         if self.last_kind not in LAST_KINDS:
             raise InputError(f"{self.name}: last state is {self.last_kind!r}, expected one of {', '.join(LAST_KINDS)}")
 
+    def __repr__(self) -> str:
+        streams = ", ".join(map(str, self.streams))
+        return f"Capture({self.name}: {len(self.token_ids)} tokens, streams {streams}, last state {self.last_kind})"
+
     def stream(self, label: Label) -> Float[Tensor, "R Ht"]:
         """Stream `label`, float32. Raises InputError when it was not recorded or its rows do not go with the tokens."""
         if label not in self.streams:

@@ -39,7 +39,7 @@ def read_prompts(path: str | Path, tokens: Callable[[str | list], list[int]]) ->
     """
     file = Path(path)
     try:
-        lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        lines = [line for line in file.read_text(encoding="utf-8-sig").split("\n") if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file}: cannot be read as text ({error})") from None
     prompts: dict[str, Prompt] = {}
@@ -63,7 +63,12 @@ def _prompt(found: object, name: str, tokens: Callable[[str | list], list[int]])
     given = [key for key in GIVEN if isinstance(found, dict) and key in found]
     if len(given) != 1:
         raise InputError("expected an object with one of input_ids, text and messages")
-    ids = found["input_ids"] if given == ["input_ids"] else tokens(found[given[0]])
+    what = found[given[0]]
+    if given == ["text"] and not isinstance(what, str):
+        raise InputError(f"text is {str(what)[:40]}, expected a string")
+    if given == ["messages"] and not _asks(what):
+        raise InputError("messages must be a list of {role, content}, the last not the assistant's: its answer is to be written")
+    ids = what if given == ["input_ids"] else tokens(what)
     if not isinstance(ids, list) or not ids or not all(type(i) is int and i >= 0 for i in ids):
         raise InputError(f"input_ids is {str(ids)[:60]}, expected one list of token ids, not a batch")
     if given == ["text"] and ids[:1] == ids[1:2]:
@@ -74,12 +79,21 @@ def _prompt(found: object, name: str, tokens: Callable[[str | list], list[int]])
     return Prompt(str(found.get("name", name)), ids, answered, {key: str(found[key]) for key in ABOUT if key in found})
 
 
+def _asks(messages: object) -> bool:
+    good = (
+        isinstance(messages, list) and messages and all(isinstance(m, dict) and {"role", "content"} <= set(m) for m in messages)
+    )
+    return bool(good) and messages[-1]["role"] != "assistant"
+
+
 def left_to_do(out: Path, prompts: Sequence[Prompt]) -> list[Prompt]:
     """The prompts that `out` has no capture of. Raises InputError when one of its captures began with another prompt."""
-    done: dict[str, Tensor] = {}
+    done: dict[str, tuple[Tensor, Tensor]] = {}
     if (out / SIDECAR).exists() and read_json(out / SIDECAR).get("samples"):
-        done = {capture.name: capture.token_ids for capture in read_captures(out)}
+        done = {capture.name: (capture.token_ids, capture.loss_mask) for capture in read_captures(out)}
     for prompt in prompts:
-        if prompt.name in done and done[prompt.name][: len(prompt.ids)].tolist() != prompt.ids:
+        ids, mask = done.get(prompt.name, (None, None))
+        P = prompt.answered or len(prompt.ids)
+        if ids is not None and (ids[: len(prompt.ids)].tolist() != prompt.ids or int(mask.int().argmax()) != P):
             raise InputError(f"{out}: {prompt.name} was recorded from another prompt: record into another folder")
     return [prompt for prompt in prompts if prompt.name not in done]

@@ -17,9 +17,9 @@ from ..read.capture import Capture
 from ..read.captures import SIDECAR, Captures, write_captures
 from ..read.errors import InputError
 from ..read.prompts import Prompt, left_to_do, read_prompts
-from ..read.tensors import existing_folder
+from ..read.tensors import existing_folder, read_json
 from .device import best_device, device_of, dtype_of
-from .record import Text, answers, decoder_of, record_all
+from .record import Text, answers, decoder_of, record_all, watching
 
 
 def record_prompts(
@@ -38,15 +38,21 @@ def record_prompts(
     states are written in it. With `batch_size` above 1 texts share a pass (faster on a GPU; answers may turn at near ties).
     Raises InputError for a folder that is no target, a stream it has not, prompts that are none, another recording in `out`.
     """
+    if not streams or batch_size < 1 or max_new_tokens < 2:
+        raise InputError(
+            f"streams {list(streams)}, batch size {batch_size}, {max_new_tokens} new tokens: expected a stream or more, a text "
+            "or more in a pass, and two tokens or more: a shorter answer has nothing to score"
+        )
     folder = existing_folder(target, "the target")
+    note = f"transformers, {dtype}, greedy answers of up to {max_new_tokens} tokens"
+    _check_begun(Path(out), note, streams)
     from transformers import AutoModelForCausalLM, AutoTokenizer  # an extra: only a live target needs it
 
     where, kind = device_of(device or best_device()), dtype_of(dtype)
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder)
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind).to(where).eval()
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder}: transformers cannot load it: {str(error).splitlines()[0]}") from None
+        raise InputError(f"{folder}: transformers finds no tokenizer in it: {' '.join(str(error).split())[:120]}") from None
 
     def tokens(given: str | list) -> list[int]:
         if isinstance(given, str):
@@ -54,10 +60,29 @@ def record_prompts(
         return tokenizer.apply_chat_template(given, add_generation_prompt=True, return_dict=False)
 
     todo = left_to_do(Path(out), read_prompts(prompts, tokens))
+    try:
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind).to(where).eval()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: transformers cannot load it: {' '.join(str(error).split())[:120]}") from None
+    with watching(model, streams):
+        pass  # streams that it has not are told before anything is answered
     samples = _samples(model, todo, streams, max_new_tokens, batch_size)
     n_layers = len(decoder_of(model).layers)
-    note = f"transformers, {dtype}, greedy answers of up to {max_new_tokens} tokens"
     return write_captures(out, samples, target=folder.name, n_layers=n_layers, dtype=None, note=note, resume=True)
+
+
+def _check_begun(out: Path, note: str, streams: Sequence[int]) -> None:
+    """Raises InputError where `out` holds a recording that was begun with other settings."""
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out}: is a file, expected a folder for the captures")
+    if not (out / SIDECAR).exists():
+        return
+    begun = read_json(out / SIDECAR)
+    if begun.get("note") != note or (begun.get("samples") and set(begun.get("streams", {})) != set(map(str, streams))):
+        raise InputError(
+            f"{out}: was begun with other settings ({begun.get('note')}; streams {', '.join(begun.get('streams', {}))}): record "
+            "into another folder, or give the same"
+        )
 
 
 def _samples(
@@ -94,16 +119,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
-        code = 2
+        return 2
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        code = 130
+        going = (Path(args.out) / SIDECAR).exists()
+        more = f"; what is finished is in {args.out}, and the same command goes on from there" if going else ""
+        print(f"interrupted{more}", file=sys.stderr)
+        return 130
     else:
         print(f"{captures}: recorded in {args.out}")
         return 0
-    if (Path(args.out) / SIDECAR).exists():
-        print(f"what is finished is in {args.out}; the same command goes on from there", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -20,13 +20,14 @@ def rounds_of(found: Hits, token_ids: Sequence[int], steps: int, end: int | None
     """The rounds of K = `steps` that an engine would run over a sample, from its first row to drafts until `end`.
 
     `end`: how many tokens the request had, prompt and answer; by default the whole text. Drafts stop with the first that
-    missed: what would have been drafted after it depends on it. A round may accept tokens past `end`, where the text goes on.
+    missed, for what would be drafted after it depends on it, and with the text, which tells no further. A round may accept
+    tokens past `end`, where the text goes on.
     """
     leading, guess = found.leading(), found.guess
     rounds, row = [], found.start()
-    while 0 <= row < (end or len(token_ids)) - 2:
+    while 0 <= row < min(end or len(token_ids), len(token_ids)) - 2:
         accepted = min(int(leading[row]), steps)
-        drafts = tuple(guess[: min(accepted + 1, steps), row].tolist())
+        drafts = tuple(guess[: min(accepted + 1, steps, len(token_ids) - 2 - row), row].tolist())
         place = row + 2 + accepted
         rounds.append(Round(row, drafts, accepted, int(token_ids[place]) if place < len(token_ids) else -1))
         row += accepted + 1

@@ -1,6 +1,7 @@
 """`eagle3 verdict`: where it is broken, from whatever is given. A gate: 0 nothing broken, 10 something found, 11 cannot tell."""
 
 import argparse
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -11,6 +12,7 @@ from ..read.captures import read_captures
 from ..read.checkpoint import open_checkpoint
 from ..read.errors import BrokenError, InputError
 from ..read.served import read_served
+from ..run.chain import MOST_STEPS
 from ..run.device import best_device
 from .plan import check_device
 from .printed import print_json
@@ -27,6 +29,8 @@ def run(asked: argparse.Namespace) -> int:
     folders = {name: read_captures(path) for name in ("captures", "served") if (path := getattr(asked, name))}
     if folders and asked.checkpoint is None:
         raise InputError("verdict: captures need the drafter's folder, CHECKPOINT: they are what it is run on")
+    if asked.claimed is not None and not 0 < asked.claimed < math.inf:
+        raise InputError(f"--claimed {asked.claimed}: expected a figure above 0, as 0.747")
     try:
         ckpt = open_checkpoint(asked.checkpoint, target=asked.target) if asked.checkpoint else None
     except BrokenError as error:
@@ -45,10 +49,10 @@ def measured_of(text: str) -> Measured:
     try:
         values = {KEYS[key.lower()]: float(value) for key, value in pairs}
         steps, speed = values["steps"], values["tokens_per_second"]
-        if steps != int(steps) or steps < 0 or not speed > 0:
+        if steps != int(steps) or not 0 <= steps <= MOST_STEPS or not 0 < speed < math.inf:
             raise ValueError
         return Measured(**values | {"steps": int(steps)})
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):
         raise InputError(f'--measured {text!r}: expected "K=1 tok/s=56.8 tau=1.6", tau left out where it is not known') from None
 
 
@@ -86,5 +90,6 @@ def _told(found: Verdict, asked: argparse.Namespace) -> int:
         print(f"  {name}: {answer}")
     print("\nEvidence, the worst first")
     for one in found.why:
-        print(f"  {one.level:7}  {one.where}: {one.what}")
+        change = one.change or one.settle
+        print(f"  {one.level:7}  {one.where}: {one.what}" + (f"\n{'':11}-> {change}" if change else ""))
     return found.exit_code

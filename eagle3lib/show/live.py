@@ -11,6 +11,7 @@ from torch import nn
 from ..judge.finding import Finding
 from ..measure.acceptance import acceptance
 from ..read.capture import Capture
+from ..read.errors import InputError
 from ..run.chain import Chain
 from ..run.decode import Decoded, speculative_decode
 from ..run.drafter import Drafter
@@ -111,6 +112,10 @@ def told_plans(table: pd.DataFrame) -> str:
 
 def engine_runs(folder: Path, drafter: str, sample: str) -> dict[str, tuple[int, tuple[int, ...], list[Round]]]:
     """An engine's rounds of one sample with one drafter, as data/make/serve.py keeps them: run -> K, streams, rounds."""
+    if not (folder / "rounds.json").is_file():
+        raise InputError(
+            f"{folder}: no runs.json and rounds.json, as data/make/serve.py keeps them: give the folder that has them"
+        )
     served = json.loads((folder / "runs.json").read_text())
     rounds = json.loads((folder / "rounds.json").read_text())
     found = {}
