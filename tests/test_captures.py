@@ -17,6 +17,12 @@ def folder(tmp_path):
     return tmp_path / "captures"
 
 
+def test_others_may_read_what_they_may_read_in_the_folder(folder):
+    """A file is as open as the folder that it lies in."""
+    for file in folder.glob("*.safetensors"):
+        assert file.stat().st_mode & 0o666 == folder.stat().st_mode & 0o666
+
+
 def test_read_back(folder):
     caps = e3.read_captures(folder)
     assert len(caps) == 3

@@ -87,6 +87,15 @@ def test_wrong_ids_in_the_config(tiny_checkpoint):
     assert found.evidence.probe.streams == (3, 0, 2)
 
 
+def test_a_server_that_already_runs_it_rightly_counts_nothing_else(tiny_checkpoint):
+    """config.json is wrong, the server is not: its higher count is that of the streams trained on, no other definition."""
+    right = e3.Drafter(tiny_checkpoint, tiny_checkpoint.recipe.replace(streams=(3, 0, 2)))
+    captures = text_of(right)
+    found = e3.verdict(tiny_checkpoint, captures, logs=[log_of(e3.acceptance(right, captures, e3.Chain(2)), 2)])
+    assert (found.where, found.what) == ("checkpoint", "streams")
+    assert not [one for one in found.also if one.where == "metric definition"]
+
+
 def test_a_sound_drafter_is_not_accused(tiny_checkpoint):
     captures = text_of(e3.Drafter(tiny_checkpoint))
     found = e3.verdict(tiny_checkpoint, captures, served=captures, steps=2)

@@ -183,6 +183,7 @@ def write_captures(
             tensors["last"] = _cast(f"{capture.name}: last", capture.last, dtype)
         file = f"sample_{len(sidecar['samples']):05d}.safetensors"
         save_file({name: tensor.contiguous().cpu() for name, tensor in tensors.items()}, folder / file)
+        (folder / file).chmod(folder.stat().st_mode & 0o666)  # safetensors lets nobody but its writer read
         sidecar["samples"].append({"file": file, "name": capture.name, **capture.about})
         sidecar["streams"] |= {str(n): how for n, how in capture.known.items()}
         sidecar["last"] = capture.last_kind
