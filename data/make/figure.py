@@ -1,6 +1,6 @@
 """The README's figure: accept length of the demo's two drafters on the committed captures. Writes data/accept_length.png.
 
-python data/make/figure.py
+    python data/make/figure.py
 """
 
 import eagle3lib as e3

@@ -19,7 +19,6 @@ import transformers
 from tqdm import tqdm
 
 import eagle3lib as e3
-from eagle3lib.measure.acceptance import walk
 
 SERVING = Path("data/serving")
 STREAMS = (0, 1, 2, 14, 15, 26, 27)
@@ -40,12 +39,8 @@ def longer(target, capture: e3.Capture, more: int) -> tuple[e3.Capture, list[flo
 
 def predicted(drafter: e3.Drafter, capture: e3.Capture, T: int, K: int) -> list[list]:
     """Rounds of a request whose text ended after T tokens: row, and the drafts up to the first miss, and how many hit."""
-    hits = e3.chain_hits(drafter, capture, K)
-    rounds, row = [], hits.start()
-    for accepted in walk(hits.leading().numpy(), hits.start(), T - 2, K):
-        rounds.append([row, hits.guess[: accepted + 1, row].tolist(), accepted])
-        row += accepted + 1
-    return rounds
+    rounds = e3.rounds_of(e3.chain_hits(drafter, capture, K), capture.token_ids.tolist(), K, T)
+    return [[one.row, list(one.drafts), one.accepted] for one in rounds]
 
 
 @torch.inference_mode()

@@ -70,7 +70,7 @@ class Seen:
 
 
 def check_captures(ckpt: Checkpoint, captures: Sequence[Capture]) -> Findings:
-    """What speaks against these captures, as far as a few samples show; each Finding has a `name`.
+    """What speaks against these captures, as far as these samples show; each Finding has a `name`.
 
     Up to 96 samples, evenly spread: no loss mask; rows that were never recorded, broken or repeated; one tensor twice; states
     that have passed a norm, or are stored in four bits. With the target given: r_0 must be the embedding of its tokens (unless

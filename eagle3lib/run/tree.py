@@ -45,8 +45,17 @@ from .chain import MOST_STEPS, Hits, by_name, fused_rows, told_by_text
 from .drafter import Drafter, Memory, Step
 
 
+class _Tree:
+    """What the two have in common: they say how many `levels` and `nodes` they have below the root."""
+
+    @property
+    def deepest(self) -> int:
+        """The most drafts that a round can accept."""
+        return min(self.levels, self.nodes)
+
+
 @dataclass(frozen=True)
-class EagleTree:
+class EagleTree(_Tree):
     """SafeAILab's tree, in its own counts: `EaModel.from_pretrained(depth=, top_k=, total_token=)`, by default 7, 10, 60."""
 
     depth: int
@@ -67,14 +76,9 @@ class EagleTree:
         """Nodes that the target verifies, the root left out."""
         return self.total_token - 1
 
-    @property
-    def deepest(self) -> int:
-        """The most drafts that a round can accept."""
-        return min(self.levels, self.nodes)
-
 
 @dataclass(frozen=True)
-class SglangTree:
+class SglangTree(_Tree):
     """SGLang's tree: `--speculative-num-steps`, `--speculative-eagle-topk`, `--speculative-num-draft-tokens`."""
 
     steps: int
@@ -99,11 +103,6 @@ class SglangTree:
     def nodes(self) -> int:
         """Nodes that the target verifies, the root left out."""
         return self.draft_tokens - 1
-
-    @property
-    def deepest(self) -> int:
-        """The most drafts that a round can accept."""
-        return min(self.levels, self.nodes)
 
 
 TreePlan = EagleTree | SglangTree
