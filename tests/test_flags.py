@@ -60,7 +60,8 @@ def test_the_published_case_drafts_one_token():
 
 def test_what_is_advised_is_sound():
     for engine in ("SGLang", "vLLM", "TensorRT-LLM"):
-        f = read_flags(launch_line(engine, 3))
+        drafter = " --speculative-draft-model-path D" if engine == "SGLang" else ""
+        f = read_flags(launch_line(engine, 3) + drafter)
         assert (f.engine, f.steps, f.verified) == (engine, 3, 4)
         assert [x.level for x in check_flags(f)] == ["ok"]
 
@@ -152,6 +153,8 @@ CASES = [
     ("has no n_predict", vllm(num_speculative_tokens=""), vllm(), True),
     ("K is the drafter's n_predict", vllm(num_speculative_tokens=""), vllm(), False),
     ("no multiple", vllm(num_speculative_tokens="5"), vllm(num_speculative_tokens="4"), "n_predict"),
+    ("the target's own checkpoint as one", CHAIN.replace("--speculative-draft-model-path D ", ""), CHAIN, False),
+    ("names no drafter: vLLM", vllm(model=""), vllm(), False),
     ("no method", vllm(method=""), vllm(), False),
     ("method is eagle,", vllm(method='"eagle"'), vllm(), True),
     ("within --speculative-config", vllm(tensor_parallel_size="2"), vllm(), False),

@@ -3,12 +3,14 @@
 import re
 from functools import partial
 
+import pandas as pd
 import pytest
 import tiny
 import torch
 
 import eagle3lib as e3
-from eagle3lib.judge.hypotheses import config_line
+from eagle3lib.judge.hypotheses import config_line, name_of
+from eagle3lib.judge.probe import preferred
 from eagle3lib.judge.ranking import fewest
 from eagle3lib.run.chain import draft_slowly
 from eagle3lib.show import readings
@@ -180,3 +182,15 @@ def test_the_configured_streams_are_tried_whatever_else_is_named(tiny_checkpoint
     assert found.playable_title == "as configured"
     lacking = [c.replace(streams={n: c.streams[n] for n in (0, 2, 3)}) for c in captures]
     assert "the configured not being recorded" in streams_of(tiny_checkpoint, lacking).playable_title
+
+
+def test_of_choices_as_likely_another_order_of_the_configured_is_preferred():
+    names = [name_of(streams) for streams in ((0, 15, 27), (2, 15, 27), (0, 2, 27), (15, 2, 27))]
+    table = pd.DataFrame(
+        {"accuracy": [0.40, 0.395, 0.39, 0.2], "p best": [1.0, 0.5, 0.5, 1e-6], "p configured": [1e-6, 1e-6, 1e-6, 1.0]}, names
+    )
+    assert preferred(table, (15, 2, 27)) == names[1]
+    assert preferred(table.assign(accuracy=[0.40, 0.375, 0.39, 0.2]), (15, 2, 27)) == names[0]  # worse by more than the margin
+    assert preferred(table.assign(**{"p best": [1.0, 1e-6, 0.5, 1e-6]}), (15, 2, 27)) == names[0]  # told from the best
+    assert preferred(table.assign(**{"p configured": [1e-6, 0.5, 1e-6, 1.0]}), (15, 2, 27)) == names[0]  # not from the configured
+    assert preferred(table, None) == names[0]

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -90,8 +91,15 @@ SAID = {
          (3, 100, 150, 2.5, (75, 57, 45), 80.5)),
         (VLLM.format(mean=2.5, accepted=150, drafted=300).replace("0.567, 0", "0.567,\n(EngineCore pid=7) 0") + "\n",
          (3, 100, 150, 2.5, (75, 57, 45), None)),
+        # before the throughputs came: vllm-project/vllm#16665
+        ("INFO SpecDecoding metrics: Draft acceptance rate: 50.0%, Mean acceptance length: 2.50, Accepted: 150 tokens, "
+         "Drafted: 300 tokens, Per-position acceptance rate: 0.751, 0.567, 0.453\n", (3, 100, 150, 2.5, (75, 57, 45), None)),
     ],
     ("SGLang", "log", ("running", "length")): [
+        ("[2026-07-28] server_args=ServerArgs(model_path='T', speculative_num_steps=3, speculative_eagle_topk=1, x=2)\n"
+         + SGLANG.format(n=1, length=2.12) + "\n", (3, None, None, 2.12, None, 143.2)),
+        ("[2026-07-28] server_args=ServerArgs(model_path='T', speculative_num_steps=3, speculative_eagle_topk=4, x=2)\n"
+         + SGLANG.format(n=1, length=2.12) + "\n", (None, None, None, 2.12, None, 143.2)),
         (SGLANG.format(n=1, length=2.12) + "\n", (None, None, None, 2.12, None, 143.2)),
         (SGLANG.format(n=2, length=2.12).replace("accept rate: 0.62, ", "").replace("batch.", "batch [40],") + "\n",
          (None, None, None, 2.12, None, 143.2)),
@@ -282,6 +290,13 @@ def test_a_line_cut_off_while_it_is_written_counts_for_nothing(tmp_path, cut, af
     assert read_served(tmp_path / "log")[0].accept_length == 2.12
 
 
+def test_an_older_line_cut_between_its_rates_counts_for_nothing(tmp_path):
+    line = SAID["vLLM", "log", ("accepted", "drafted", "rates", "rate")][-1][0]
+    (tmp_path / "log").write_text(line + line.removesuffix(", 0.453\n"))
+    (run,) = read_served(tmp_path / "log")
+    assert (run.steps, run.rounds) == (3, 100)
+
+
 def test_sglang_intervals_without_drafts_are_left_out(tmp_path):
     (tmp_path / "log").write_text(SGLANG.format(n=1, length="0.00") + "\n" + SGLANG.format(n=1, length=2.0))
     assert read_served(tmp_path / "log")[0].accept_length == 2.0
@@ -353,6 +368,7 @@ def test_a_text_without_figures_is_refused(tmp_path, text):
     with pytest.raises(e3.InputError, match="no acceptance figures") as error:
         read_served(tmp_path / "log")
     assert "\n" not in str(error.value)
+    assert ("count no round" in str(error.value)) == ("num_drafts" in text or "_length" in text)
 
 
 @pytest.mark.parametrize("runs", [[{"name": "x"}], [{"name": "x", "steps": 1, "requests": {"a": [1]}}], [3]])
@@ -409,8 +425,11 @@ def server():
 
     class Pages(BaseHTTPRequestHandler):
         def do_GET(self):
-            self.send_response(200 if self.path in pages else 404)
+            self.send_response(200 if self.path in (*pages, "/drip") else 404)
             self.end_headers()
+            for _ in range(20 if self.path == "/drip" else 0):
+                time.sleep(0.2)
+                self.wfile.write(b"x")
             self.wfile.write(pages.get(self.path, "").encode())
 
         def log_message(self, *_):
@@ -440,3 +459,9 @@ def test_a_server_that_tells_nothing_is_one_sentence(server):
         with pytest.raises(e3.InputError, match=said) as error:
             read_served(where)
         assert "\n" not in str(error.value)
+
+
+def test_a_page_that_drips_is_given_up(server, monkeypatch):
+    monkeypatch.setattr("eagle3lib.read.served.TIMEOUT", 1)
+    with pytest.raises(e3.InputError, match="no answer .the page was not whole after 1 s"):
+        read_served(server[0] + "/drip")

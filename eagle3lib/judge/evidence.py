@@ -36,6 +36,8 @@ FEWEST = 4  # draft steps that the shape of the curve needs
 UNROLLED = 8  # and trainers' figures, which sum over as many as were unrolled: 7 at most by default (SpecForge, SafeAILab)
 ALPHA = 0.01
 WORTH = 1.01  # a mend that gains less accept length is not worth an accusation
+CLAIM = "SpecForge", "acc_0"  # whose figure a claim is where nobody says
+LENGTHS = ("len", "_ar", "tau")  # in the names of figures that are lengths; all others are shares
 CHOICES = 24  # of streams, the best of those probed, that an engine may have run
 OF_CAPTURE = ("rows", "scale", "residual", "norm of states")  # kinds of change that a recording can be guilty of
 
@@ -100,6 +102,7 @@ def gather(
 ) -> Evidence:
     """Measure all that can be measured. A minute on the demo; progress is shown."""
     check_kinds(ckpt, captures, served, logs, flags, measured)
+    check_claim(claimed, (claimed_by or CLAIM)[1])
     if steps is not None:
         check_steps(steps)
     flags = read_flags(flags) if isinstance(flags, str) else flags
@@ -153,6 +156,14 @@ def check_kinds(ckpt=None, captures=None, served=None, logs=(), flags=None, meas
         raise InputError(f"verdict: {name} is a {type(value).__name__} ({str(value)[:60]!r}), expected {how}")
 
 
+def check_claim(claimed: float | int | None, figure: str) -> None:
+    """Raises InputError for a claim that its figure cannot be: a share above 1, or nothing above 0."""
+    most = float("inf") if any(part in figure for part in LENGTHS) else 1.0
+    if claimed is not None and not (0 < claimed <= most and claimed < float("inf")):
+        expected = "a share, as 0.747 for 74.7 %" if most == 1 else "a length above 0"
+        raise InputError(f"claimed: {claimed:g} as {figure}; expected {expected}: say whose figure it is with claimed_by")
+
+
 def runs_of(ckpt: Checkpoint | None, runs: Sequence[Served]) -> list[Served]:
     """Those of `runs` that may be of this drafter as configured: they name no other drafter and no other streams; engines' logs
     name none. Without a checkpoint: those of the drafter and streams that come first.
@@ -183,7 +194,10 @@ def _at_odds(found: Evidence, logs: Sequence[Served]) -> Evidence:
     elif len(logs) > 1:
         found = found.with_problem(f"of {len(logs)} runs in the logs the first at K = {K} is used")
     if flags and flags.steps and flags.steps != K:
-        found = found.with_problem(f"the flags draft K = {flags.steps}; all is told at K = {K}, as asked")
+        why = (
+            "as the log counts: not one launch, or the engine overrode them" if found.run and found.run.steps == K else "as asked"
+        )
+        found = found.with_problem(f"the flags draft K = {flags.steps}; all is told at K = {K}, {why}")
     at_K = [one for one in found.measured if one.steps == K]
     if found.measured and not at_K:
         found = found.with_problem(f"no speed was measured at K = {K}")
@@ -195,6 +209,9 @@ def _at_odds(found: Evidence, logs: Sequence[Served]) -> Evidence:
 
 def _steps(flags: Flags | None, logs: Sequence[Served], measured: Sequence[Measured]) -> int:
     said = _steps_told(flags, logs, measured)
+    counted = [run.steps for run in logs if run.steps]
+    if counted and flags and flags.steps not in counted:
+        return counted[0]  # what was counted was drafted, whatever was asked
     return STEPS if not said or (STEPS in said and not (flags and flags.steps)) else said[0]
 
 

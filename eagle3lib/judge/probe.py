@@ -126,11 +126,11 @@ def probe(
     hypotheses = {h.name: h for h in map(streams_are, permutations(labels, recipe.n_streams))}
     scores = race_streams(base, some, hypotheses, labels, name_of(configured))
     table = rank(scores, name_of(configured))
-    best = hypotheses[table.index[0]]
+    best = hypotheses[preferred(table, configured)]
     chosen = best.apply(base, some[0])[0].recipe.streams
     rival = next((name for name in table.index if name != name_of(configured)), None)
     needed = prompts_needed(scores.get(name_of(configured)), scores.get(rival), len(scores))
-    finding = judge_streams(table, chosen, configured, labels, len(some), needed)
+    finding = judge_streams(table, best.name, chosen, configured, labels, len(some), needed)
     found = [best] if finding.level == "fault" else []
     played = chosen if found or name_of(configured) not in table.index else configured
     on_top, gained, more = base.with_recipe(recipe.replace(streams=played)), pd.DataFrame(), []
@@ -150,6 +150,14 @@ def probe(
         tuple(found),
         tuple(hypotheses[name] for name in table.index),
     )
+
+
+def preferred(table: pd.DataFrame, configured: tuple[Label, ...] | None) -> str:
+    """The best choice; of those as likely as it, the configured streams in another order: an order is mistaken more easily."""
+    orders = {name_of(order) for order in permutations(configured or ())} - {name_of(configured)}
+    near = (table["p best"] >= ALPHA) & (table.accuracy > table.accuracy.iloc[0] - MARGIN)
+    alike = table.index[near & (table["p configured"] < ALPHA)]
+    return next((name for name in (table.index[0], *alike) if name in orders), table.index[0])
 
 
 def beginning(capture: Capture, labels: Sequence[Label], rows: int = ROWS) -> Capture:

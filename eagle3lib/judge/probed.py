@@ -37,14 +37,15 @@ def judge_changes(
 
 def judge_streams(
     table: pd.DataFrame,
+    best: str,
     best_streams: tuple[Label, ...],
     configured: tuple[Label, ...] | None,
     labels: list[Label],
     samples: int,
     needed: int | None,
 ) -> Finding:
-    """One finding: trained on other streams (`best_streams`, the table's first), on those configured, or no telling."""
-    name, best = name_of(configured), table.index[0]
+    """One finding: trained on other streams (`best_streams`, in the table as `best`), on those configured, or no telling."""
+    name = name_of(configured)
     recorded = f"only {name_of(tuple(labels))} were recorded; others cannot be judged"
     evidence = {f"step-1 accuracy, {best}": float(table.accuracy[best]), "hypotheses": len(table), "samples": samples}
     if name not in table.index:
@@ -57,10 +58,10 @@ def judge_streams(
     mine = float(table.accuracy[name])
     evidence[f"as configured, {name}"] = mine
     if table["p configured"][best] < ALPHA and table.accuracy[best] - mine >= MARGIN:
-        alike = table.index[table["p best"] >= ALPHA]
+        alike = table.index[((table["p best"] >= ALPHA) | (table.index == table.index[0])) & (table.index != best)]
         what = f"trained on {best}, but configured for {name}"
         if len(alike):
-            what += f"; {len(alike)} other choices are as likely as the first, for instance {alike[0]}"
+            what += f"; {len(alike)} other choices are as likely, for instance {alike[0]}"
         evidence["p"] = float(table["p configured"][best])
         cost = f"step-1 accuracy {mine:.3f} in place of {table.accuracy[best]:.3f}"
         change = config_line(best_streams)

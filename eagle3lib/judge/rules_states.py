@@ -125,15 +125,19 @@ def _cost_words(e: Evidence, wrong: Sequence[Hits], right: Sequence[Hits]) -> st
 
 
 def of_the_serving_capture(e: Evidence) -> Answer | None:
-    """Fine on training's states, worse on the server's, the tokens being the same."""
+    """Other states at the server than in training, the tokens being the same: seen in the rows, or in what they cost."""
     if e.served is None and e.states is None:
         return None
     differs, more = lower(e.served, e.reference, e.steps) if e.served and e.reference else (False, float("nan"))
     bad = e.states is not None and e.states.level == "fault"
     named = bad and e.states.name != "unknown"
-    if not differs or (not named and any(f.level == "fault" for f in e.served_checks)):
+    if not (differs or named) or (not named and any(f.level == "fault" for f in e.served_checks)):
         return None
-    words = f"{_cost_words(e, e.served, e.reference)}, {more:.2f} times as many target passes"
+    words = "what it costs these prompts do not tell"
+    if e.served and e.reference:
+        words = f"{_cost_words(e, e.served, e.reference)}, " + (
+            f"{more:.2f} times as many target passes" if differs else "no more than noise on these prompts"
+        )
     if named:
         return Answer(
             "serving capture", e.states.name, f"The server hands over other states than training's: {e.states.what}; {words}.",

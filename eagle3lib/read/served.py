@@ -8,6 +8,7 @@ import http.client
 import io
 import json
 import re
+import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -18,6 +19,7 @@ import numpy as np
 from . import served_json, served_text
 from .errors import InputError
 from .served_counts import Served, number
+from .served_keys import SAYINGS
 from .tensors import read_json
 
 __all__ = ["Served", "read_served"]
@@ -25,6 +27,7 @@ __all__ = ["Served", "read_served"]
 ADDRESS = re.compile(r"(https?):/+(\S+)")  # also as Path leaves it, with one slash
 PAGES = ("/metrics", "/prometheus/metrics", "/server_info", "/get_server_info")  # vLLM, SGLang; TensorRT-LLM; SGLang
 TIMEOUT, MOST = 10, 2**26  # seconds for a page, bytes of it
+TELLING = ("rounds", "drafted at", "length", "rates")  # of what a saying needs, what nothing else has
 WHOLE = re.compile(r"\s*(?:\{\s*[\"}]|\[\s*[\[{\]])")  # a text that begins so may be one JSON; a log's time is [2026-...
 EXPECTED = (
     "vLLM's `SpecDecoding metrics:` lines, SGLang's `Decode batch` lines with `accept len`, counters of /metrics, answers or "
@@ -44,14 +47,27 @@ def read_served(where: str | Path) -> list[Served]:
     file = Path(where).expanduser()
     if file.is_dir():
         answers = [{"name": path.stem, "answer": read_json(path)} for path in sorted(file.glob("*.json"))]
-        return served_json.of_json(answers, file.name) or _nothing(str(file))
+        return served_json.of_json(answers, file.name) or _nothing(str(file), any(map(mentions, map(json.dumps, answers))))
     if not file.is_file():
         raise InputError(f"{file}: no such file; expected a log of vLLM or SGLang, or a JSON of live runs")
     with file.open(encoding="utf-8", errors="replace") as text:
-        return _said(text, file.name) or _nothing(str(file))
+        if found := _said(text, file.name):
+            return found
+        text.seek(0)
+        return _nothing(str(file), any(map(mentions, text)))
 
 
-def _nothing(where: str) -> list[Served]:
+def mentions(text: str) -> bool:
+    """Whether a text names a figure on drafting at all."""
+    return any(name in text for row in SAYINGS for key in row.needs for name in row.keys[key] if key in TELLING)
+
+
+def _nothing(where: str, named: bool) -> list[Served]:
+    if named:
+        raise InputError(
+            f"{where}: no acceptance figures: those of drafting that it names count no round, contradict each other or are cut "
+            "off; expected rounds, and no more accepted drafts than were drafted: let the server draft, and take the text whole"
+        )
     raise InputError(
         f"{where}: no acceptance figures; expected {EXPECTED}: was speculative decoding on, and were statistics logged?"
     )
@@ -84,10 +100,11 @@ def _asked(url: str) -> list[Served]:
     root = re.fullmatch(r"https?://[^/]+/?", url)
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     told: list[Served] = []
+    named = False
     for page in [url.rstrip("/") + path for path in PAGES] if root else [url]:
         try:
             with direct.open(page, timeout=TIMEOUT) as answer:
-                body = answer.read(MOST).decode(errors="replace")
+                body = _within(answer, TIMEOUT).decode(errors="replace")
         except urllib.error.HTTPError as error:
             if root:
                 continue  # another engine's page
@@ -98,7 +115,19 @@ def _asked(url: str) -> list[Served]:
             why = getattr(error, "reason", error)
             raise InputError(f"{page}: no answer ({why}); expected a running server, as http://127.0.0.1:8000") from None
         told += _said(io.StringIO(body), urllib.parse.urlsplit(page).path)
-    return _counts_first(told) or _nothing(url)
+        named = named or mentions(body)
+    return _counts_first(told) or _nothing(url, named)
+
+
+def _within(answer: http.client.HTTPResponse, seconds: int) -> bytes:
+    """The page, up to MOST bytes; a server that sends it drop by drop is given up after so long."""
+    parts, size, end = [], 0, time.monotonic() + seconds
+    while size < MOST and (part := answer.read1(2**16)):
+        parts.append(part)
+        size += len(part)
+        if time.monotonic() > end:
+            raise TimeoutError(f"the page was not whole after {seconds} s")
+    return b"".join(parts)
 
 
 def _own(run: object, source: str) -> Served:

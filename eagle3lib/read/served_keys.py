@@ -26,7 +26,7 @@ class Saying:
 SPEED = ("output_throughput",)
 SAYINGS = (
     Saying("vLLM", LOG, {"accepted": ("Accepted",), "drafted": ("Drafted",), "rates": ("Per-position acceptance rate",),
-                         "rate": ("Avg Draft acceptance rate",)},
+                         "rate": ("Draft acceptance rate",), "length": ("Mean acceptance length",)},
            ("accepted", "drafted", "rates", "rate"), "vllm-project/vllm vllm/v1/spec_decode/metrics.py",
            "1 + accepted / rounds, intervals summed; rounds are drafted / K", "SpecDecoding metrics:"),
     # `accept rate`, beside it, is (accepted + rounds) / (rounds (K + 1)) in older versions and accepted / (rounds K) in newer

@@ -21,7 +21,19 @@ MADE_UP = re.compile(r"rejection_sample_method\W{1,8}synthetic|SIMULATE_ACC_LEN\
 MADE_UP_NOTE = "; made up: this server was told which accept length to show (synthetic acceptance)"
 SAMPLE = re.compile(r"([A-Za-z_:][\w:]*)(\{.*\})?\s+(\S+)")
 POSITION = re.compile(r'position="([0-9]{1,3})"')
-WORDS = (*IN_LOGS, SPEED, "synthetic", "SIMULATE_ACC_LEN", "vllm:spec_decode_", "trtllm_spec_decode_", "sglang:")
+# SGLang prints its arguments when it starts, as server_args=ServerArgs(...): a chain's K stands in no line on drafting.
+ARGUMENT = r"\bspeculative_{}\W{{1,4}}([0-9]{{1,3}})\b"
+ROUNDED = 0.006  # a printed mean acceptance length, of two decimals
+WORDS = (
+    *IN_LOGS,
+    SPEED,
+    "speculative_num_steps",
+    "synthetic",
+    "SIMULATE_ACC_LEN",
+    "vllm:spec_decode_",
+    "trtllm_spec_decode_",
+    "sglang:",
+)
 
 
 def joined(lines: Iterable[str]) -> Iterator[str]:
@@ -41,8 +53,11 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
 def of_log(lines: Iterable[str], source: str) -> list[Served]:
     """The runs that the lines of a log tell. A line that is cut off, or lacks what it needs, counts for nothing."""
     told: dict[str, list[dict[str, list[float]]]] = {row.engine: [] for row in IN_LOGS.values()}
-    speeds, note = [], ""
+    speeds, note, steps = [], "", None
     for line in lines:
+        if found := re.search(ARGUMENT.format("num_steps"), line):
+            topk = re.search(ARGUMENT.format("eagle_topk"), line)
+            steps = int(found.group(1)) if topk and topk.group(1) == "1" else None  # of a tree the depth is not all
         if MADE_UP.search(line):
             note = MADE_UP_NOTE
         if found := re.search(f"{SPEED} {VALUE} tokens/s", line):
@@ -52,7 +67,7 @@ def of_log(lines: Iterable[str], source: str) -> list[Served]:
     rows = {row.engine: row for row in IN_LOGS.values()}
     return [
         *_vllm(rows["vLLM"], told["vLLM"], source, _usual(speeds), note),
-        *_sglang(rows["SGLang"], told["SGLang"], source, note),
+        *_sglang(rows["SGLang"], told["SGLang"], source, note, steps),
     ]
 
 
@@ -82,8 +97,8 @@ def _vllm(row: Saying, told: list[dict[str, list[float]]], source: str, speed: f
     for one in told:
         (accepted,), (drafted,), rates = one["accepted"], one["drafted"], np.array(one["rates"])
         rounds = drafted / len(rates)
-        if rates.max() > 1:
-            continue
+        if rates.max() > 1 or ("length" in one and abs(1 + accepted / max(rounds, 1) - one["length"][0]) > ROUNDED):
+            continue  # cut off, or not of one K
         sums[len(rates)] = sums.get(len(rates), 0) + np.array([rounds, accepted, drafted, *(rounds * rates)])
     runs = []
     for K, (rounds, accepted, drafted, *at) in sorted(sums.items()):
@@ -92,13 +107,13 @@ def _vllm(row: Saying, told: list[dict[str, list[float]]], source: str, speed: f
     return [run for run in runs if run]
 
 
-def _sglang(row: Saying, told: list[dict[str, list[float]]], source: str, note: str) -> list[Served]:
+def _sglang(row: Saying, told: list[dict[str, list[float]]], source: str, note: str, steps: int | None) -> list[Served]:
     kept = [one for one in told if one["running"][0] > 0 and one["length"][0] >= 1]  # 0.00 is printed when nothing ran
     if not kept:
         return []
     lengths, weights = ([one[what][0] for one in kept] for what in ("length", "running"))
     speed = _usual(one["speed"][0] for one in kept if "speed" in one)
-    run = of_mean(row, source, float(np.average(lengths, weights=weights)), None, speed, note)
+    run = of_mean(row, source, float(np.average(lengths, weights=weights)), steps, speed, note)
     return [run] if run else []
 
 

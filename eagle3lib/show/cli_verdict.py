@@ -29,8 +29,6 @@ def run(asked: argparse.Namespace) -> int:
     folders = {name: read_captures(path) for name in ("captures", "served") if (path := getattr(asked, name))}
     if folders and asked.checkpoint is None:
         raise InputError("verdict: captures need the drafter's folder, CHECKPOINT: they are what it is run on")
-    if asked.claimed is not None and not 0 < asked.claimed < math.inf:
-        raise InputError(f"--claimed {asked.claimed}: expected a figure above 0, as 0.747")
     try:
         ckpt = open_checkpoint(asked.checkpoint, target=asked.target) if asked.checkpoint else None
     except BrokenError as error:
