@@ -6,11 +6,11 @@ from ..measure.intervals import told
 from ..measure.inventory import untouched
 from ..run.chain import Hits
 from .answer import NOTHING, TEXT, Answer
+from .changes import LEARNED
 from .evidence import OF_CAPTURE, Evidence, lower, reached
 from .finding import Findings
 from .heads import WEAKEST
 from .hypotheses import Hypothesis, config_line
-from .probe import LEARNED
 from .rules_numbers import does_well
 
 OF_STATES = (*OF_CAPTURE, "streams")  # kinds of change that states handed over can show
