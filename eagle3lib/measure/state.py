@@ -34,23 +34,18 @@ def slot_shares(drafter: Drafter, g: Float[Tensor, "T joined"]) -> Float[Tensor,
 def attention_weights(
     q: Float[Tensor, "T heads D"], rows: Int[Tensor, " T"], context: Pair, own: list[Pair]
 ) -> Float[Tensor, "T heads keys"]:
-    """The weights that `attend` mixes values with, one row and head at a time: the slow way, to look at.
+    """The weights that `attend` mixes values with, all at once: to look at.
 
     Columns: the S context rows, then the row's own later keys.
     """
-    T, heads, D = q.shape
-    keys = context[0]
-    S, n_kv, _ = keys.shape
-    weights = torch.zeros(T, heads, S + len(own))
-    for t in range(T):
-        for head in range(heads):
-            kv = head // (heads // n_kv)
-            seen = keys[: int(rows[t]) + 1, kv]  # [rows seen, D]
-            scores = torch.cat([seen @ q[t, head], *(k[t, kv] @ q[t, head][:, None] for k, _ in own)]) * D**-0.5
-            soft = scores.float().softmax(-1)
-            weights[t, head, : len(seen)] = soft[: len(seen)]
-            weights[t, head, S:] = soft[len(seen) :]
-    return weights
+
+    def for_queries(keys: Float[Tensor, "N kv D"]) -> Float[Tensor, "N heads D"]:  # several query heads share one head of keys
+        return keys.repeat_interleave(q.shape[1] // keys.shape[1], dim=1)
+
+    ahead = torch.arange(len(context[0]), device=q.device) > rows[:, None]  # [T, S]
+    scores = torch.einsum("thd,shd->ths", q, for_queries(context[0])).masked_fill(ahead[:, None], float("-inf"))
+    later = [torch.einsum("thd,thd->th", q, for_queries(keys))[..., None] for keys, _ in own]
+    return (torch.cat([scores, *later], dim=-1) * q.shape[-1] ** -0.5).float().softmax(-1)
 
 
 @torch.inference_mode()
@@ -69,7 +64,7 @@ def drafter_state(drafter: Drafter, captures: Iterable[Capture], steps: int, row
             continue
         T = len(ids) - 1 - steps
         at = torch.arange(T, device=drafter.device)
-        some = good[torch.linspace(0, len(good) - 1, min(rows, len(good))).long()]
+        some = good[torch.linspace(0, len(good) - 1, min(rows, len(good))).long()].to(drafter.device)
         hidden, memory = drafter.fuse(g[:T]), Memory()
         fused = float(hidden[good].norm(dim=-1).mean())
         for step in range(steps):
@@ -78,12 +73,10 @@ def drafter_state(drafter: Drafter, captures: Iterable[Capture], steps: int, row
             own = [(k[some], v[some]) for k, v in (of_step[0] for of_step in out.memory.own)]
             q = trace["layers.0.self_attn.q"][some] * (drafter.recipe.mla.scale if drafter.recipe.mla else 1.0)
             weights = attention_weights(q, some, out.memory.context[0], own).mean((0, 1))  # [keys]
-            found.append(
-                {"sample": capture.name, "step": step + 1, "norm of the state": float(out.feed[good].norm(dim=-1).mean()),
-                 "norm of fc's output": fused if step == 0 else float("nan"), "attention on position 0": float(weights[0]),
-                 "on the rest of the context": float(weights[1 : len(weights) - len(own)].sum()),
-                 "on its own drafts": float(weights[len(weights) - len(own) :].sum())}
-            )  # fmt: skip
+            context, mine = weights[: len(weights) - len(own)], weights[len(weights) - len(own) :]
+            size, made = float(out.feed[good].norm(dim=-1).mean()), fused if step == 0 else float("nan")
+            attention = (float(context[0]), float(context[1:].sum()), float(mine.sum()))
+            found.append((capture.name, step + 1, size, made, *attention))
             hidden, memory = out.feed, out.memory
     columns = ["sample", "step", "norm of the state", "norm of fc's output", "attention on position 0"]
     return pd.DataFrame(found, columns=[*columns, "on the rest of the context", "on its own drafts"])

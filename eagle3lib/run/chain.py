@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from ..read.capture import Capture
 from ..read.errors import InputError
+from .device import in_parts
 from .drafter import Drafter, Memory
 
 ROWS = 2048  # tokens of samples that are drafted together: on two cores a row then costs half of what it costs among 100
@@ -110,9 +111,24 @@ def hits_together(
 ) -> list[Hits]:
     """`chain_hits` of several samples in one forward for each step: few rows use a processor badly.
 
-    Tables of all samples stand side by side, N columns in all; sample i's row t is column starts[i] + t.
+    Where memory runs out it goes on with fewer samples at once, and smaller blocks. Raises InputError when that is in vain.
     """
     check_steps(steps)
+
+    def work(parts: int) -> list[Hits]:
+        smaller, size = drafter.but(block=max(1, drafter.block // parts)), -(-len(captures) // parts)
+        some = [slice(first, first + size) for first in range(0, len(captures), size)]
+        return [
+            one for s in some for one in _hits(smaller, captures[s], steps, complete, fused[s] if fused else None, temperature)
+        ]
+
+    return in_parts(work, f"drafting {steps} steps on {drafter.device}", "shorter samples, fewer steps")
+
+
+def _hits(drafter, captures, steps, complete, fused, temperature) -> list[Hits]:
+    """`hits_together`, all in one. Tables of all samples stand side by side, N columns in all; sample i's row t is column
+    starts[i] + t.
+    """
     ids, lengths = torch.cat([c.token_ids for c in captures]), [len(c.token_ids) for c in captures]
     starts = torch.tensor([0, *lengths]).cumsum(0)
     tables = [told_by_text(c, drafter.target_ids.cpu(), steps) for c in captures]
@@ -197,14 +213,14 @@ def draft_slowly(drafter: Drafter, g: Float[Tensor, "S joined"], ids: Int[Tensor
     Each step runs one ordinary causal pass over everything so far, nothing kept: the target's states first, then the
     drafter's own. `chain_hits` and `speculative_decode` must agree with it.
     """
-    S = len(g)
-    hidden, tokens = drafter.fuse(g), ids[1:]  # [S, H], [S]
+    S, device = len(g), drafter.device
+    hidden, tokens = drafter.fuse(g), ids[1:].to(device)  # [S, H], [S]
     drafts = []
     for _ in range(steps):
-        rows = torch.arange(len(tokens))
+        rows = torch.arange(len(tokens), device=device)
         out = drafter.forward(hidden, tokens, rows, Memory())
         drafts.append(int(drafter.predict(out.normed[-1:])))
         hidden = torch.cat([hidden, out.feed[-1:]])  # the state made up joins the true ones
-        tokens = torch.cat([tokens, torch.tensor(drafts[-1:])])
+        tokens = torch.cat([tokens, torch.tensor(drafts[-1:], device=device)])
     assert len(hidden) == S + steps
     return drafts

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from ..read.errors import InputError
 from .chain import Chain
+from .device import enough_memory
 from .drafter import Drafter, Memory
 from .record import end_tokens, watching
 from .tree import SglangTree, TreePlan, Trees, draft_trees
@@ -28,6 +29,7 @@ class Decoded:
         return 1 + sum(self.accepted) / len(self.accepted) if self.accepted else float("nan")
 
 
+@enough_memory("decoding", "a shorter prompt, fewer steps")
 @torch.inference_mode()
 def speculative_decode(
     target: nn.Module, drafter: Drafter, prompt_ids: Int[Tensor, " P"], plan: Chain | TreePlan, max_new_tokens: int = 128

@@ -19,7 +19,7 @@ from ..read.checkpoint import Checkpoint
 from ..read.errors import BrokenError, InputError
 from ..read.recipe import Recipe
 from .attention import Pair, attend, pairs_apart, rms_norm, rotate
-from .device import block_size, device_of, dtype_of
+from .device import block_size, device_of, dtype_of, enough_memory
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,9 @@ class Drafter:
         self.recipe = recipe or ckpt.recipe
         self.masked: Tensor | None = None  # [1, H] P-EAGLE: the state that stands for one not yet there
         self.device, self.dtype = device_of(device), dtype_of(dtype)
-        self.weights = {name: _finite(name, tensor.to(self.device, self.dtype)) for name, tensor in ckpt.weights()}
-        self.head = _finite("lm_head.weight", ckpt.head().to(self.device, self.dtype))  # [Vd, H]
+        with enough_memory(f"loading the drafter's weights onto {self.device} in {self.dtype}", "a device with more free memory"):
+            self.weights = {name: _finite(name, tensor.to(self.device, self.dtype)) for name, tensor in ckpt.weights()}
+            self.head = _finite("lm_head.weight", ckpt.head().to(self.device, self.dtype))  # [Vd, H]
         self.block = block_size(self.device)
         self._check_recipe()
         self.embedding = ckpt.embedding

@@ -10,6 +10,9 @@ from tqdm import tqdm
 
 from ..read.capture import Capture
 from ..read.errors import InputError
+from .device import enough_memory, in_parts
+
+LESS = "shorter texts, fewer streams, a smaller --batch-size"
 
 
 def decoder_of(target: nn.Module) -> nn.Module:
@@ -55,12 +58,7 @@ Text = tuple[Tensor, int]  # token ids [T] of prompt and answer; how many of the
 
 
 def record(
-    target: nn.Module,
-    token_ids: Tensor,
-    prompt_tokens: int,
-    streams: Sequence[int],
-    name: str = "sample",
-    **about: str,
+    target: nn.Module, token_ids: Tensor, prompt_tokens: int, streams: Sequence[int], name: str = "sample", **about: str
 ) -> Capture:
     """Run the target once over `token_ids` [T] and keep r_n for each n of `streams`, and the last state after the norm.
 
@@ -92,15 +90,20 @@ def record_all(
     names = sorted((name for name in texts if name not in done), key=lambda name: -len(texts[name][0]))
     with watching(target, streams) as found:
         for first in tqdm(range(0, len(names), batch_size), desc="record", unit="pass", disable=len(names) < 2):
-            yield from _one_pass(target, {name: texts[name] for name in names[first : first + batch_size]}, found)
+            some = names[first : first + batch_size]
+
+            def work(parts: int, some: list[str] = some) -> list[Capture]:
+                passes = [some[i::parts] for i in range(parts)]
+                return [one for few in passes for one in _one_pass(target, {name: texts[name] for name in few}, found)]
+
+            yield from in_parts(work, "recording", LESS, len(some))
 
 
 @torch.inference_mode()
 def _one_pass(target: nn.Module, texts: Mapping[str, Text], found: dict[str | int, Tensor]) -> list[Capture]:
-    ids = pad_sequence([ids for ids, _ in texts.values()], batch_first=True)  # [B, T] of the longest
-    seen = pad_sequence([torch.ones(len(ids), dtype=torch.int64) for ids, _ in texts.values()], batch_first=True)
-    device = next(target.parameters()).device
-    target(input_ids=ids.to(device), attention_mask=seen.to(device), use_cache=False, logits_to_keep=1)
+    ids, seen = _padded([ids for ids, _ in texts.values()], next(target.parameters()).device, "right")
+    found.clear()  # of an earlier pass: it would lie beside this one's
+    target(input_ids=ids, attention_mask=seen, use_cache=False, logits_to_keep=1)
     captures = []
     for i, (name, (ids, prompt)) in enumerate(texts.items()):
         T = len(ids)
@@ -110,6 +113,13 @@ def _one_pass(target: nn.Module, texts: Mapping[str, Text], found: dict[str | in
         mask = torch.arange(T) >= prompt
         captures.append(Capture(name, ids.cpu(), mask, states, last, "post_norm", known))
     return captures
+
+
+def _padded(texts: Sequence[Tensor], device: torch.device, side: str) -> tuple[Tensor, Tensor]:
+    """Token ids, and which of them are no padding, [B, T] of the longest."""
+    ids = pad_sequence([ids.cpu().long() for ids in texts], batch_first=True, padding_side=side)
+    seen = pad_sequence([torch.ones(len(ids), dtype=torch.int64) for ids in texts], batch_first=True, padding_side=side)
+    return ids.to(device), seen.to(device)
 
 
 @torch.inference_mode()
@@ -128,16 +138,11 @@ def answers(
     ends = end_tokens(target)
     for first in tqdm(range(0, len(names), batch_size), desc="answer", unit="pass", disable=len(names) < 2):
         some = names[first : first + batch_size]
-        longest = max(len(prompts[name]) for name in some)
-        ids = torch.zeros(len(some), longest, dtype=torch.int64)
-        seen = torch.zeros_like(ids)
-        for i, name in enumerate(some):
-            P = len(prompts[name])
-            ids[i, longest - P :], seen[i, longest - P :] = prompts[name], 1
-        written = target.generate(
-            ids.to(device), attention_mask=seen.to(device), max_new_tokens=max_new_tokens, do_sample=False,
-            pad_token_id=ends[0] if ends else 0,
-        )[:, longest:].cpu()  # fmt: skip
+        ids, seen = _padded([prompts[name] for name in some], device, "left")
+        with enough_memory("answering prompts", LESS):
+            written = target.generate(
+                ids, attention_mask=seen, max_new_tokens=max_new_tokens, do_sample=False, pad_token_id=ends[0] if ends else 0
+            )[:, ids.shape[1] :].cpu()
         for name, row in zip(some, written, strict=True):
             stop = next((i + 1 for i, token in enumerate(row.tolist()) if token in ends), len(row))
             if stop > 1:
@@ -149,9 +154,8 @@ def _check_ids(target: nn.Module, name: str, ids: Tensor) -> None:
     decoder_of(target)  # of what is no causal model that can be hooked, that is the sentence
     tokens = target.get_input_embeddings().num_embeddings
     if not 0 <= int(ids.min()) <= int(ids.max()) < tokens:
-        raise InputError(
-            f"{name}: token ids reach {int(ids.max())}, but the target has {tokens} tokens: ids of another tokenizer"
-        )
+        most = int(ids.max())
+        raise InputError(f"{name}: token ids reach {most}, but the target has {tokens} tokens: ids of another tokenizer")
 
 
 def end_tokens(target: nn.Module) -> tuple[int, ...]:

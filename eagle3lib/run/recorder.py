@@ -7,7 +7,7 @@ prompts.jsonl: read/prompts.py says what a line may be. Interrupted, the same co
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ from ..read.captures import SIDECAR, Captures, write_captures
 from ..read.errors import InputError
 from ..read.prompts import Prompt, left_to_do, read_prompts
 from ..read.tensors import existing_folder, read_json
-from .device import best_device, device_of, dtype_of
+from .device import best_device, device_of, dtype_of, enough_memory
 from .record import Text, answers, decoder_of, record_all, watching
 
 
@@ -61,7 +61,8 @@ def record_prompts(
 
     todo = left_to_do(Path(out), read_prompts(prompts, tokens))
     try:
-        model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind).to(where).eval()
+        with enough_memory(f"loading the target onto {where} in {kind}", "a device with more free memory"):
+            model = AutoModelForCausalLM.from_pretrained(folder, dtype=kind).to(where).eval()
     except (OSError, ValueError) as error:
         raise InputError(f"{folder}: transformers cannot load it: {' '.join(str(error).split())[:120]}") from None
     with watching(model, streams):
@@ -98,36 +99,47 @@ def _samples(
             yield capture.replace(about=some[capture.name].about)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m eagle3lib.run.recorder", description=__doc__.splitlines()[0])
-    parser.add_argument("--target", required=True, help="folder of the target model")
-    parser.add_argument("--prompts", required=True, help="a JSON-lines file: input_ids, text or messages, and maybe name")
-    parser.add_argument("--streams", required=True, help="n of the streams to keep: 0,2,15,27")
+def parser_of(module: str, about: str, prompts: str, longest: int) -> argparse.ArgumentParser:
+    """The command line of a module that records: what all of them ask for. `prompts`: what a line may hold."""
+    parser = argparse.ArgumentParser(prog=f"python -m eagle3lib.run.{module}", description=about.splitlines()[0])
+    parser.add_argument("--prompts", required=True, help=f"a JSON-lines file: {prompts}, and maybe name")
     parser.add_argument("--out", required=True, help="folder for the captures; an interrupted recording in it goes on")
-    parser.add_argument("--max-new-tokens", type=int, default=128, help="longest answer (default: %(default)s)")
-    parser.add_argument("--batch-size", type=int, default=1, help="texts in a pass (default: %(default)s)")
-    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
-    parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16 (default: %(default)s)")
-    args = parser.parse_args(arguments)
+    parser.add_argument("--max-new-tokens", type=int, default=longest, help="longest answer (default: %(default)s)")
+    return parser
+
+
+def stream_numbers(text: str) -> list[int]:
+    """An option's `0,2,15,27` as numbers."""
     try:
-        streams = [int(n) for n in args.streams.split(",")]
+        return [int(n) for n in text.split(",")]
     except ValueError:
-        parser.error(f"--streams: {args.streams!r}, expected numbers as 0,2,15,27")
+        raise argparse.ArgumentTypeError(f"{text!r}, expected numbers as 0,2,15,27") from None
+
+
+def run(recording: Callable[[], Captures], out: str) -> int:
+    """Record, and say how it ended; the exit code: 0, 2 for bad input, 130 after Ctrl-C."""
     try:
-        captures = record_prompts(
-            args.target, args.prompts, args.out, streams, args.max_new_tokens, args.batch_size, args.device, args.dtype
-        )
+        print(f"{recording()}: recorded in {out}")
+        return 0
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        going = (Path(args.out) / SIDECAR).exists()
-        more = f"; what is finished is in {args.out}, and the same command goes on from there" if going else ""
+        going = (Path(out) / SIDECAR).exists()
+        more = f"; what is finished is in {out}, and the same command goes on from there" if going else ""
         print(f"interrupted{more}", file=sys.stderr)
         return 130
-    else:
-        print(f"{captures}: recorded in {args.out}")
-        return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = parser_of("recorder", __doc__, "input_ids, text or messages", 128)
+    parser.add_argument("--target", required=True, help="folder of the target model")
+    parser.add_argument("--streams", required=True, type=stream_numbers, help="n of the streams to keep: 0,2,15,27")
+    parser.add_argument("--batch-size", type=int, default=1, help="texts in a pass (default: %(default)s)")
+    parser.add_argument("--device", help="cpu or cuda (default: cuda where there is one)")
+    parser.add_argument("--dtype", default="float32", help="float32, bfloat16 or float16 (default: %(default)s)")
+    args = parser.parse_args(arguments)
+    return run(lambda: record_prompts(**vars(args)), args.out)
 
 
 if __name__ == "__main__":

@@ -92,15 +92,18 @@ def speculative_sample(
     if streams is None:
         raise InputError("streams: neither config.json nor the target says which streams the drafter takes: give streams=")
     ends, P, text, accepted = end_tokens(target), len(prompt_ids), prompt_ids.tolist(), []
+
+    def read(ids: list[int]) -> Tensor:  # [t, V] on the CPU, where `generator` draws
+        return target(input_ids=torch.tensor([ids], device=target.device), use_cache=False).logits[0].cpu()
+
     with watching(target, streams) as found:
-        p = distribution(target(input_ids=prompt_ids[None]).logits[0, -1:], plan)
+        p = distribution(read(text)[-1:], plan)
         text.append(_draw(p[0], generator))
         while len(text) < P + max_new_tokens and text[-1] not in ends:
-            target(input_ids=torch.tensor([text[:-1]]), use_cache=False)
+            read(text[:-1])
             g = torch.cat([found[n][0] for n in streams], dim=-1).to(drafter.device, drafter.dtype)  # [S, n*Ht]
             drafts, q = _draft(drafter, g, torch.tensor(text), plan, p.shape[1], generator)
-            logits = target(input_ids=torch.tensor([[*text, *drafts]]), use_cache=False).logits[0]
-            good, after = verify(drafts, q, distribution(logits[len(text) - 1 :], plan), generator)
+            good, after = verify(drafts, q, distribution(read([*text, *drafts])[len(text) - 1 :], plan), generator)
             new = [*drafts[:good], after][: P + max_new_tokens - len(text)]
             stop = next((i for i, token in enumerate(new) if token in ends), len(new) - 1)
             new = new[: stop + 1]
@@ -113,13 +116,12 @@ def _draft(
     drafter: Drafter, g: Tensor, text: Tensor, plan: Sampled, V: int, generator: torch.Generator | None
 ) -> tuple[list[int], Float[Tensor, "K V"]]:
     """Drafts after `text`, whose states but the last token's are `g` [S, n*Ht], and what each was sampled from."""
-    S = len(g)
-    rows = torch.arange(S)
-    out = drafter.forward(drafter.fuse(g), text[1:], rows, Memory()).rows(slice(-1, None))
+    rows = torch.arange(len(g), device=drafter.device)
+    out = drafter.forward(drafter.fuse(g), text[1:].to(drafter.device), rows, Memory()).rows(slice(-1, None))
     drafts, q = [], torch.zeros(plan.steps, V)
     for step in range(plan.steps):
         if step:
-            out = drafter.forward(out.feed, torch.tensor(drafts[-1:]), rows[-1:], out.memory, step)
+            out = drafter.forward(out.feed, rows.new_tensor(drafts[-1:]), rows[-1:], out.memory, step)
         logits = drafter.logits(out.normed)[0].float().cpu()  # [Vd]
         greedy = torch.zeros_like(logits).index_fill_(0, logits.argmax(), 1.0)
         draft = (logits / plan.draft_temperature).softmax(-1) if plan.draft_temperature else greedy

@@ -42,6 +42,7 @@ from tqdm import tqdm
 from ..read.capture import Capture
 from ..read.errors import InputError
 from .chain import MOST_STEPS, Hits, by_name, fused_rows, told_by_text
+from .device import enough_memory
 from .drafter import Drafter, Memory, Step
 
 
@@ -223,8 +224,8 @@ def draft_tree(drafter: Drafter, g: Float[Tensor, "S joined"], ids: Int[Tensor, 
     def children(seen: list, score: float, parent: int) -> tuple[list, Tensor]:
         """The proposals after the last of `seen`, (state, token) pairs: (score, token, parent); and the state to feed on."""
         hidden = torch.cat([fused, *(state for state, _ in seen)])
-        tokens = torch.cat([ids[1:], torch.tensor([token for _, token in seen], dtype=ids.dtype)])
-        out = drafter.forward(hidden, tokens, torch.arange(len(tokens)), Memory())
+        tokens = torch.tensor([*ids[1:].tolist(), *(token for _, token in seen)], device=drafter.device)
+        out = drafter.forward(hidden, tokens, torch.arange(len(tokens), device=drafter.device), Memory())
         log_p = drafter.logits(out.normed[-1:]).float().log_softmax(-1)[0]
         best = log_p.topk(k)
         own = best.values.tolist() if isinstance(plan, EagleTree) else best.values.exp().tolist()
@@ -266,9 +267,10 @@ def tree_hits(drafter: Drafter, capture: Capture, plan: TreePlan) -> Hits:
     rows = scored[0].nonzero()[:, 0]
     if len(rows):
         every = torch.arange(T - 2, device=drafter.device)
-        first = drafter.forward(fused[every], ids.to(drafter.device)[every + 1], every, Memory())
         at = rows.to(drafter.device)
-        trees = draft_trees(drafter, first.rows(at), at, plan)
+        with enough_memory(f"drafting trees on {drafter.device}", "shorter samples, a smaller top-k"):
+            first = drafter.forward(fused[every], ids.to(drafter.device)[every + 1], every, Memory())
+            trees = draft_trees(drafter, first.rows(at), at, plan)
         right = trees.follow(truth[:, rows].T).T >= 0  # [K, rows]
         guess[:, rows] = torch.where(right, truth[:, rows], -1)
     return Hits(capture.name, guess, guess == truth, scored, written, known, False)

@@ -4,9 +4,9 @@ import logging
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
+from unittest.mock import patch
 
 import nbformat
 from nbformat import NotebookNode
@@ -18,18 +18,12 @@ KERNEL = {
     "TQDM_DISABLE": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PYDEVD_DISABLE_FILE_VALIDATION": "1",
     "JUPYTER_PREFER_ENV_PATH": "1",
 }  # fmt: skip
+# Asked of the kernel before it ends: what it held on a GPU
+LAST = """import sys
+if "torch" in sys.modules:
+    from eagle3lib.show.stamp import peak_memory
+    print(*peak_memory(), sep="; ")"""
 BAR = re.compile(r"(.{0,80}: )?\s*\d+%\|")  # a widget's progress bar as text: frozen where it began
-
-
-@contextmanager
-def _environment(extra: Mapping[str, str]) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(extra)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def execute(source: Path, partial: Path, passed: dict) -> str:
@@ -39,12 +33,14 @@ def execute(source: Path, partial: Path, passed: dict) -> str:
     from papermill.exceptions import PapermillExecutionError
 
     logging.getLogger("papermill").setLevel(logging.CRITICAL + 1)  # what its log says is told by whoever calls
-    plain = [str(path).replace("{", "{{").replace("}", "}}") for path in (source, partial)]  # papermill formats its paths
-    with _environment(KERNEL), warnings.catch_warnings():
+    node = nbformat.read(source, as_version=4)
+    node.cells.append(nbformat.v4.new_code_cell(LAST, metadata={"tags": ["memory"]}))
+    plain = str(partial).replace("{", "{{").replace("}", "}}")  # papermill formats its paths
+    with patch.dict(os.environ, KERNEL), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # nbformat's, of notebooks without cell ids
         try:
             papermill.execute_notebook(
-                *plain, passed, kernel_name="python3", language="python", cwd=source.parent, progress_bar=False,
+                node, plain, passed, kernel_name="python3", language="python", cwd=source.parent, progress_bar=False,
                 extra_arguments=["--IPKernelApp.log_level=CRITICAL"],
             )  # fmt: skip
         except PapermillExecutionError as error:
@@ -64,6 +60,8 @@ def _first_line(text: str) -> str:
 def cleaned(node: NotebookNode, passed: Mapping[str, object], failure: str = "") -> NotebookNode:
     """Without papermill's notes, timings, progress bars and widget state; with `failure` in front. Tags stay."""
     node.cells = [cell for cell in node.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", [])]
+    if node.cells and "memory" in node.cells[-1].metadata.get("tags", []):
+        node.metadata["memory"] = "".join(output.get("text", "") for output in node.cells.pop().outputs).strip()
     for cell in node.cells:
         if cell.cell_type == "code":
             for output in cell.outputs:

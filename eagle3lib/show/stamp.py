@@ -54,6 +54,16 @@ def device_name(device: str) -> str:
     return f"{device}: {platform.machine()}, {sys.platform}"
 
 
+def peak_memory() -> list[str]:
+    """The most that PyTorch held on each GPU that this process has used, such as "cuda:0: 3.1 of 139.8 GiB"."""
+    if not torch.cuda.is_initialized():
+        return []
+    held = {
+        f"cuda:{i}": (torch.cuda.max_memory_allocated(i), torch.cuda.mem_get_info(i)[1]) for i in range(torch.cuda.device_count())
+    }
+    return [f"{name}: {peak / 2**30:.1f} of {size / 2**30:.1f} GiB" for name, (peak, size) in held.items() if peak]
+
+
 def library_hash() -> str:
     """sha256 over the library's own source."""
     digest = hashlib.sha256()

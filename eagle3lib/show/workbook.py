@@ -17,6 +17,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from ..read.errors import InputError
+from ..read.tensors import read_json
 from . import pages
 from .execute import cleaned, execute
 from .plan import Notebook, Order, check_device, check_inputs, check_settings, find, input_told
@@ -41,6 +42,7 @@ class Work:
     before: NotebookNode | None = None  # what an earlier run left
     status: str = "not run"  # then done, kept, older, lacking or failed
     answer: str | None = None
+    memory: str = ""  # what its kernel held on a GPU at most
     why: str = "Not run: interrupted before."  # there is no answer
 
     @property
@@ -138,8 +140,8 @@ def prepare(out: Path, given: list[Path], notebooks: Path) -> Path:
 
 def _is_workbook(out: Path) -> bool:
     try:
-        return json.loads((out / STAMP).read_text(encoding="utf-8"))["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError):
+        return read_json(out / STAMP).get("format") == FORMAT
+    except InputError:
         return False
 
 
@@ -212,15 +214,18 @@ class Workbook:
         """Write the notebook, scrubbed, and its page under their names; of an earlier run's notebook only the page, anew."""
         if work.status not in ("kept", "older"):
             node.metadata["eagle3"] = {**work.notebook.about, "made_from": work.key, "status": work.status}
+            node.metadata["eagle3"]["memory"] = node.metadata.pop("memory", "")
             node = self.scrubber.all(node)
             _write(self.out / f"{work.name}.ipynb", nbformat.writes(node) + "\n")
+        work.memory = node.metadata.get("eagle3", {}).get("memory", "")
         if work.status in ("done", "kept"):
             work.answer = pages.answer(node)
         _write(self._page(work), pages.page(node, work.name, [other.name for other in self.works], self.folder))
 
     def write_stamp(self, facts: dict) -> dict:
         """stamp.json, and what it holds."""
-        stamp = {**facts, "notebooks": {work.name: work.status for work in self.works}}
+        held = {work.name: work.memory for work in self.works if work.memory}
+        stamp = {**facts, "notebooks": {work.name: work.status for work in self.works}, "peak memory": held}
         _write(self.out / STAMP, json.dumps(stamp, indent=1, ensure_ascii=False, default=str) + "\n")
         return stamp
 
