@@ -158,9 +158,7 @@ def test_another_format(folder):
 
 def test_streams_are_what_transformers_says(tmp_path):
     """r_n is `hidden_states[n]` for n < L; r_L is what the final norm is given; last is `hidden_states[L]`."""
-    from transformers import AutoModelForCausalLM
-
-    model = AutoModelForCausalLM.from_pretrained(tiny.write_target(tmp_path / "target"), dtype=torch.float32).eval()
+    model = tiny.loaded(tiny.write_target(tmp_path / "target"))
     ids = torch.arange(10)
     capture = e3.record(model, ids, prompt_tokens=4, streams=(0, 2, 5, 6))
     theirs = model(ids[None], output_hidden_states=True).hidden_states

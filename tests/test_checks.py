@@ -180,3 +180,8 @@ def test_sampled_text_is_told_and_its_claim_not_judged(recorded):
     said = results.accuracies({"x": acc}, checks, claimed_row(e3.trainer_figures(acc), ("SpecForge", "acc_0")), 0.5)
     assert "not compared" in said
     assert "interval" not in said
+
+
+def test_no_sample_is_no_sound_recording(tiny_checkpoint):
+    with pytest.raises(e3.InputError, match="no sample"):
+        e3.check_captures(tiny_checkpoint, [])

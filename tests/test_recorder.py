@@ -31,9 +31,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def target(folder):
-    from transformers import AutoModelForCausalLM
-
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return tiny.loaded(folder)
 
 
 def texts(number=7):

@@ -14,12 +14,9 @@ K, STREAMS = 3, (2, 3, 4)
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
     """A drafter on a tiny target, and a recording of the target's greedy answer."""
-    from transformers import AutoModelForCausalLM
-
     folder = tmp_path_factory.mktemp("rounds")
     path = tiny.write_target(folder / "target")
-    target = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
-    target.generation_config.eos_token_id = None
+    target = tiny.loaded(path, endless=True)
     drafter = e3.Drafter(e3.open_checkpoint(tiny.write_drafter(folder / "drafter"), target=path))
     for seed in range(100):
         prompt = torch.randint(2, tiny.V, (5,), generator=torch.Generator().manual_seed(seed))

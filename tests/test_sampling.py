@@ -15,12 +15,9 @@ PLAN = Sampled(2, temperature=0.8, top_p=0.95, draft_temperature=1.0)
 @pytest.fixture(scope="module")
 def live(tmp_path_factory):
     """A tiny target, and a drafter on its streams."""
-    from transformers import AutoModelForCausalLM
-
     folder = tmp_path_factory.mktemp("sampling")
     path = tiny.write_target(folder / "target")
-    target = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
-    target.generation_config.eos_token_id = None
+    target = tiny.loaded(path, endless=True)
     ckpt = e3.open_checkpoint(tiny.write_drafter(folder / "drafter"), target=path)
     return target, e3.Drafter(ckpt), ckpt.target
 

@@ -20,10 +20,7 @@ STREAMS = (2, 3, 4)
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory):
-    from transformers import AutoModelForCausalLM
-
-    folder = tiny.write_target(tmp_path_factory.mktemp("sglang") / "target")
-    return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return tiny.loaded(tiny.write_target(tmp_path_factory.mktemp("sglang") / "target"))
 
 
 class FakeSGLang(ThreadingHTTPServer):

@@ -19,9 +19,7 @@ def with_target(tmp_path):
 
 def live(target_folder, samples: int = 3):
     """Captures of the tiny target's own greedy text, all layers."""
-    from transformers import AutoModelForCausalLM
-
-    target = AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval()
+    target = tiny.loaded(target_folder)
     made = []
     for seed in range(samples):
         prompt = torch.randint(2, tiny.V, (5,), generator=torch.Generator().manual_seed(seed))

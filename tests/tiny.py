@@ -73,6 +73,16 @@ def write_target(folder: Path, shard: str = "50GB", seed: int = 0) -> Path:
     return folder
 
 
+def loaded(folder: Path, endless: bool = False):
+    """The target in `folder` as a live model; `endless`: its answers go on to their greatest length."""
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    if endless:
+        model.generation_config.eos_token_id = None
+    return model
+
+
 def capture(T: int = 20, prompt: int = 6, seed: int = 0, streams=(0, 2, 3, 4), width: int = H, name: str = "tiny") -> e3.Capture:
     """Random states under random tokens; the target "wrote" all from `prompt` on."""
     g = torch.Generator().manual_seed(seed)

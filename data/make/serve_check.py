@@ -19,39 +19,29 @@ import transformers
 from tqdm import tqdm
 
 import eagle3lib as e3
+from eagle3lib.judge.rounds import margin
+from eagle3lib.show.live import longer
 
 SERVING = Path("data/serving")
 STREAMS = (0, 1, 2, 14, 15, 26, 27)
 
 
 @torch.inference_mode()
-def longer(target, capture: e3.Capture, more: int) -> tuple[e3.Capture, list[float]]:
+def with_gaps(target, capture: e3.Capture, more: int) -> tuple[e3.Capture, list[float]]:
     """The capture's text with `more` greedy tokens behind it, its states recorded again; and the gap between the two best
     logits at each token that the target wrote. The loss mask covers what was added."""
-    P, ids = int(capture.loss_mask.int().argmax()), capture.token_ids
-    for _ in range(more):
-        ids = torch.cat([ids, target(ids[None]).logits[0, -1:].argmax(-1)])
+    P, recorded = int(capture.loss_mask.int().argmax()), longer(target, capture, more, STREAMS)
+    ids = recorded.token_ids
     logits = target(ids[None]).logits[0, P - 1 : -1]  # [written, V]
     assert torch.equal(logits.argmax(-1), ids[P:]), f"{capture.name}: not the target's own text"
     best = logits.topk(2).values
-    return e3.record(target, ids, P, STREAMS, name=capture.name), (best[:, 0] - best[:, 1]).tolist()
+    return recorded, (best[:, 0] - best[:, 1]).tolist()
 
 
 def predicted(drafter: e3.Drafter, capture: e3.Capture, T: int, K: int) -> list[list]:
     """Rounds of a request whose text ended after T tokens: row, and the drafts up to the first miss, and how many hit."""
     rounds = e3.rounds_of(e3.chain_hits(drafter, capture, K), capture.token_ids.tolist(), K, T)
     return [[one.row, list(one.drafts), one.accepted] for one in rounds]
-
-
-@torch.inference_mode()
-def draft_gap(drafter: e3.Drafter, capture: e3.Capture, row: int, step: int) -> float:
-    """Gap between the two best draft logits at `row`, step `step`, true tokens fed."""
-    g, ids, rows = capture.joined(drafter.recipe)[: row + 1], capture.token_ids, torch.arange(row + 1)
-    out = drafter.forward(drafter.fuse(g), ids[rows + 1], rows, e3.Memory())
-    for k in range(1, step + 1):
-        out = drafter.forward(out.feed, ids[rows + 1 + k], rows, out.memory, k)
-    best = drafter.logits(out.normed[-1:])[0].topk(2).values
-    return float(best[0] - best[1])
 
 
 def compare(run: dict, engine: dict[str, list], found: dict[str, tuple], lengths: dict[str, int]) -> dict:
@@ -78,7 +68,7 @@ def compare(run: dict, engine: dict[str, list], found: dict[str, tuple], lengths
             if at < min(len(ours), len(theirs)):
                 (row, mine, _), (_, yours, _) = ours[at], theirs[at]
                 step = next((k for k, pair in enumerate(zip(mine, yours, strict=False)) if pair[0] != pair[1]), None)
-                one["draft_gap"] = None if step is None else draft_gap(drafter, capture, row, step)
+                one["draft_gap"] = None if step is None else margin(drafter, capture, row, step, mine[step], yours[step])[0]
             if name in run["other_text"]:  # the engine's text went another way: a near tie of the target's, if the gap is small
                 one["text_differs_at"], one["target_gap"] = run["other_text"][name], gaps[run["other_text"][name] - P]
             differences.append(one)
@@ -106,7 +96,7 @@ def main() -> None:
     more = max(run["steps"] for run in runs) - 1
     captures = list(e3.read_captures("data/captures/heldout"))
     write_reference(target, captures)
-    found = {c.name: longer(target, c, more) for c in tqdm(captures, desc="record", unit="prompt", disable=False)}
+    found = {c.name: with_gaps(target, c, more) for c in tqdm(captures, desc="record", unit="prompt", disable=False)}
     lengths = {c.name: len(c.token_ids) for c in captures}
     results = []
     for run in tqdm(runs, desc="predict", unit="run", disable=False):

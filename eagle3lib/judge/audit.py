@@ -10,9 +10,9 @@ import pandas as pd
 
 from ..measure.inventory import inventory
 from ..read.checkpoint import Checkpoint
-from ..read.config import OUTPUTS
+from ..read.config import OUTPUTS, layer_ids
 from ..read.layouts import OPEN
-from .audit_config import layer_ids, of_engines, of_layer_ids, of_positions, of_the_config
+from .audit_config import of_engines, of_layer_ids, of_positions, of_the_config
 from .audit_tensors import of_tensors, of_the_folder, of_the_head, of_the_map, of_what_engines_skip
 from .finding import Finding, Findings
 from .probe import Probe
@@ -70,8 +70,8 @@ def _asked(ckpt: Checkpoint) -> Iterator[str]:
         "norm_output": r.norm_output, "norm_before_residual": "absent" in r.sources.get("norm_before_residual", ""),
     }  # fmt: skip
     yield from (question for question in ckpt.layout.opens if applies[question])
-    ids = layer_ids(ckpt)
-    if ids and ids[0] != OUTPUTS and ids[1][0] not in (1, 2) and min(ids[1]) >= 0:
+    place, ids = layer_ids(ckpt.config) or ((), [])
+    if ids and place[-1] != OUTPUTS and ids[0] not in (1, 2) and min(ids) >= 0:
         yield "id dialect"
 
 

@@ -1,43 +1,47 @@
 """What the tensors say: the vocabulary map, the head, whose each tensor is, and which of them an engine passes over."""
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pandas as pd
 import torch
 
 from ..read.checkpoint import Checkpoint
+from .audit_config import Rule, fired
 from .finding import Finding
 
 HEAD = 256  # rows of the head held against the target's
 
 
+# Forms of d2t that lead to different tokens of the vocabulary, so are not refused, and that no training makes.
+MAPS = (
+    Rule("warning", lambda f: f.whole and not f.identity,
+         "the draft vocabulary is the target's, but d2t is no identity: engines differ in whether they use it then", "map",
+         where="d2t"),
+    Rule("warning", lambda f: not f.whole and f.identity,
+         "d2t is all zeros: the draft vocabulary would be the first {r.draft_vocab_size:,} of {r.vocab_size:,} tokens", "map",
+         "rebuild d2t from the token counts of training", where="d2t", evidence=lambda f: f.told),
+    Rule("fault", lambda f: not f.whole and f.least >= 1,
+         "d2t rises at every entry, as ids do and offsets do not: it holds ids where offsets belong (target minus draft id)",
+         "map", "d2t[i] = id[i] - i", where="d2t", evidence=lambda f: f.told),
+    Rule("warning", lambda f: not f.whole and f.least < 0,
+         "the tokens of d2t are not ascending, which no trainer writes: the rows of lm_head may belong to others", "map",
+         settle="the probe: captures", where="d2t", evidence=lambda f: f.told),
+    Rule("fault", lambda f: not f.whole and "d2t" not in f.names,
+         "there is t2d and no d2t: engines, which read d2t only, map draft ids to the first tokens, and accept next to nothing",
+         "map", "write d2t: id minus place, for each true place of t2d", where="d2t"),
+    Rule("note", lambda f: not f.whole and "d2t" in f.names and "t2d" not in f.names,
+         "there is no t2d to hold d2t against; engines do not need it", "", where="d2t"),
+)  # fmt: skip
+
+
 def of_the_map(ckpt: Checkpoint) -> Iterator[Finding]:
-    """Forms of d2t that lead to different tokens of the vocabulary, so are not refused, and that no training makes."""
     r, ids = ckpt.recipe, ckpt.target_ids
-    if r.draft_vocab_size == r.vocab_size:
-        if not torch.equal(ids, torch.arange(r.vocab_size)):
-            what = "the draft vocabulary is the target's, but d2t is no identity: engines differ in whether they use it then"
-            yield Finding("warning", "d2t", what, name="map")
-        return
-    offsets, identity = ids - torch.arange(len(ids)), torch.equal(ids, torch.arange(len(ids)))
-    steps = offsets.diff()
+    offsets = ids - torch.arange(len(ids))
     told = {"draft ids": len(ids), "target ids": r.vocab_size, "last offset": int(offsets[-1])}
-    if identity:
-        what = f"d2t is all zeros: the draft vocabulary would be the first {len(ids):,} of {r.vocab_size:,} tokens"
-        yield Finding("warning", "d2t", what, told, change="rebuild d2t from the token counts of training", name="map")
-    elif len(steps) and bool((steps >= 1).all()):
-        what = "d2t rises at every entry, as ids do and offsets do not: it holds ids where offsets belong (target minus draft id)"
-        yield Finding("fault", "d2t", what, told, change="d2t[i] = id[i] - i", name="map")
-    elif len(steps) and bool((steps < 0).any()):
-        what = "the tokens of d2t are not ascending, which no trainer writes: the rows of lm_head may belong to others"
-        yield Finding("warning", "d2t", what, told, settle="the probe: captures", name="map")
-    if "d2t" not in ckpt:
-        what = (
-            "there is t2d and no d2t: engines, which read d2t only, map draft ids to the first tokens, and accept next to nothing"
-        )
-        yield Finding("fault", "d2t", what, change="write d2t: id minus place, for each true place of t2d", name="map")
-    elif "t2d" not in ckpt:
-        yield Finding("note", "d2t", "there is no t2d to hold d2t against; engines do not need it")
+    least = int(offsets.diff().min()) if len(ids) > 1 else 0  # the smallest step from one offset to the next
+    whole, identity = r.draft_vocab_size == r.vocab_size, not bool(offsets.any())
+    return fired(MAPS, SimpleNamespace(r=r, names=ckpt.names, told=told, least=least, whole=whole, identity=identity))
 
 
 def of_what_engines_skip(ckpt: Checkpoint) -> Iterator[Finding]:
@@ -50,9 +54,8 @@ def of_what_engines_skip(ckpt: Checkpoint) -> Iterator[Finding]:
     for what, names in skipped.items():
         if names:
             said = f"the file holds {what} ({len(names)}), which SGLang's Llama drafter passes over without a word"
-            yield Finding(
-                "warning", "tensors", said, {"first": names[0]}, change="serve it with vLLM's class for it", name="weights"
-            )
+            change = "serve it with vLLM's class for it"
+            yield Finding("warning", "tensors", said, {"first": names[0]}, change=change, name="weights")
 
 
 def of_the_folder(ckpt: Checkpoint) -> Iterator[Finding]:
@@ -94,9 +97,8 @@ def of_tensors(ckpt: Checkpoint, tensors: pd.DataFrame) -> Iterator[Finding]:
     matrices = [name for name in new.index if len(ckpt.files.headers[ckpt.names[name]].shape) > 1]
     if matrices:
         what = f"{len(matrices)} matrices look as their module was made, never trained: {', '.join(matrices[:3])}"
-        yield Finding(
-            "warning", "tensors", what, dict(new.provenance[matrices[:3]]), settle="the probe: captures", name="weights"
-        )
+        told = dict(new.provenance[matrices[:3]])
+        yield Finding("warning", "tensors", what, told, settle="the probe: captures", name="weights")
     norms = [name for name in tensors.index if name.startswith("layers.") and name.endswith("norm.weight")]
     broken = [name for name in tensors.index if tensors.provenance[name].startswith("broken")]
     if broken:

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..measure.lens import best_tokens, last_normed
 from ..read.capture import Capture, Label
 from ..read.checkpoint import Checkpoint
+from ..read.errors import InputError
 from ..read.target import Target
 from .finding import Finding, Findings
 
@@ -75,8 +76,10 @@ def check_captures(ckpt: Checkpoint, captures: Sequence[Capture]) -> Findings:
     Up to 96 samples, evenly spread: no loss mask; rows that were never recorded, broken or repeated; one tensor twice; states
     that have passed a norm, or are stored in four bits. With the target given: r_0 must be the embedding of its tokens (unless
     the target scales its embedding), and the target's head must make the text's next token of the last state, always in its own
-    greedy text.
+    greedy text. Raises InputError where there is no sample.
     """
+    if not len(captures):
+        raise InputError("captures: no sample; expected one or more: record some, or give the folder that has them")
     number = min(SAMPLES, len(captures))
     seen = [Seen.of(captures[i * len(captures) // number]) for i in range(number)]
     found = [_unmarked(seen), *_rows(seen), _twice(seen), _normed(seen), _coarse(seen)]

@@ -46,9 +46,14 @@ class Findings(Sequence[Finding]):
             ]
         )  # fmt: skip
 
+    def _told(self) -> pd.DataFrame:
+        """The table without columns that say nothing."""
+        table = self.table()
+        return table.loc[:, (table != "").any()]
+
     def _repr_html_(self) -> str:
         with pd.option_context("display.max_colwidth", None):  # the verdict is in the words
-            return self.table()._repr_html_()
+            return self._told()._repr_html_()
 
     def __repr__(self) -> str:
-        return repr(self.table())
+        return repr(self._told())

@@ -5,7 +5,7 @@ so, it was trained so. Where an engine's counts are those of the drafter so chan
 Sources: the disagreements between producers and the public fault reports named beside each group.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,6 +15,7 @@ from ..read.capture import Capture, Label
 from ..read.checkpoint import Checkpoint
 from ..read.recipe import Recipe
 from ..read.rope import Rope
+from ..read.tensors import Lazy
 from ..run.drafter import Drafter
 
 Pair = tuple[Drafter, Capture]
@@ -58,30 +59,11 @@ def streams_are(streams: tuple[Label, ...]) -> Hypothesis:
     return Hypothesis(name_of(streams), "streams", apply, config_line(streams), streams=streams)
 
 
-class Changed(Mapping):
-    """A sample's streams, each through a function when it is read."""
-
-    def __init__(self, streams: Mapping, function: Callable[[Label], Tensor]):
-        self.streams, self.function = streams, function
-
-    def __getitem__(self, label: Label) -> Tensor:
-        return self.function(label)
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self.streams)
-
-    def __len__(self) -> int:
-        return len(self.streams)
-
-    def __contains__(self, label: object) -> bool:
-        return label in self.streams
-
-
 def on_streams(function: Callable[[Capture, Label], Tensor]) -> Callable[[Drafter, Capture], Pair]:
     """Every stream of the sample replaced by `function(capture, label)`."""
     return lambda drafter, capture: (
         drafter,
-        capture.replace(streams=Changed(capture.streams, lambda label: function(capture, label))),
+        capture.replace(streams=Lazy(capture.streams, lambda label: function(capture, label))),
     )
 
 

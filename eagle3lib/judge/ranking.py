@@ -11,12 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.stats import norm, wilcoxon
+from scipy.stats import wilcoxon
 
-from ..measure.intervals import ratio_interval
+from ..measure.intervals import fewest_for, ratio_interval, samples_needed
 
 ALPHA = 0.01  # a hypothesis must beat "as configured" at this level, after correction for how many were tried
-POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for
 GLANCE, SCREEN, AGAIN = 2, 8, 16  # samples after which the hopeless are dropped
 MOST = 32  # that are run on all samples, the best of those that are not hopeless
 FAR = 0.4  # of the leader's share after the first two samples: with a hundred rows no near rival is so far behind
@@ -129,7 +128,7 @@ def rank(scores: dict[str, Score], configured: str) -> pd.DataFrame:
 
 def fewest(tried: int) -> int:
     """The fewest samples with which `tried` choices can be told apart at all: 13 for 24 of them, 20 for 2,730."""
-    return math.ceil(math.log2(2 * tried / ALPHA))
+    return fewest_for(ALPHA / tried)
 
 
 def prompts_needed(a: Score | None, b: Score | None, tried: int) -> int | None:
@@ -144,6 +143,5 @@ def prompts_needed(a: Score | None, b: Score | None, tried: int) -> int | None:
     apart = mine - theirs
     if apart.mean() * (a.value - b.value) <= 0:
         return None
-    z = norm.isf(ALPHA / tried / 2) + norm.isf(1 - POWER)
-    needed = math.ceil((z * apart.std(ddof=1) / apart.mean()) ** 2)
-    return max(fewest(tried), needed) if needed <= MANY else None
+    needed = samples_needed(float(apart.mean()), float(apart.std(ddof=1)), ALPHA / tried)
+    return math.ceil(needed) if needed <= MANY else None

@@ -25,24 +25,23 @@ def what_is_recorded(
     sound, `check_captures` and `check_texts` say.
     """
     caps, at_server = list((captures or [])[:PROMPTS]), list((served or [])[:PROMPTS])
+    count = f"{len(served or [])} samples"
     rows = {
         "reference states: streams": _streams(ckpt, caps),
         "reference states: the last state": _last(caps),
         "reference states: who wrote what": _masks(caps),
         "reference states: prompts": _prompts(len(captures or [])),
-        "states at the server": (
-            ("yes", f"{len(served)} samples") if served else ("no", "a fault of its capture looks like one of the drafter")
-        ),
+        "states at the server": _given(served, "a fault of its capture looks like one of the drafter", count),
         "the same tokens on both sides": _same(caps, at_server),
         "the server's counts": _counts(logs),
-        "its launch line": ("yes", "") if flags else ("no", "what K really was is not known"),
-        "tokens a second, without drafter and with": (
-            ("yes", "") if measured else ("no", "whether any drafter could pay cannot be told")
-        ),
-    }  # fmt: skip
-    return pd.DataFrame(
-        [{"record": name, "is it there": there, "what is lacking": lacking} for name, (there, lacking) in rows.items()]
-    ).set_index("record")
+        "its launch line": _given(flags, "what K really was is not known"),
+        "tokens a second, without drafter and with": _given(measured, "whether any drafter could pay cannot be told"),
+    }
+    return pd.DataFrame.from_dict(rows, orient="index", columns=["is it there", "what is lacking"]).rename_axis("record")
+
+
+def _given(there: object, lacking: str, told: str = "") -> tuple[str, str]:
+    return ("yes", told) if there else ("no", lacking)
 
 
 def _streams(ckpt: Checkpoint, caps: list[Capture]) -> tuple[str, str]:

@@ -45,6 +45,22 @@ ENGINES = {
 }
 
 
+# What to record, where it comes from, what it decides, and what its size is that of. Filled from the engine and the checkpoint.
+WANTED = (
+    ("the rows the drafter is served", "{states}", "B, by hand on serving states; low while A is fine: capture in the server",
+     "slots"),
+    ("streams n = {wide} of the same tokens", ENGINES["transformers"].states,
+     "A, by hand on reference states; which stream each slot was trained on", "streams"),
+    ("the last state, after the final norm", "with either",
+     "the recording itself: the target's head must give the next token", "last"),
+    ("token ids, and which of them the target wrote", "the request and its answer, greedy", "every count needs it", "ids"),
+    ("rounds and accepted drafts, K by K", "{counters}", "S, what the server reached; low while B is fine: the engine", "none"),
+    ("settings and version", "{flags}", "what K really was, and what the ids meant", "none"),
+    ("tokens a second without drafter, and with it at K = 1 and K", "the same prompts, one request at a time",
+     "whether a perfect drafter could pay at all", "none"),
+)  # fmt: skip
+
+
 def streams_to_record(ckpt: Checkpoint) -> tuple[int, ...]:
     """r_0, every configured stream with its two neighbours, and r_L where the target is known: what each slot may hold."""
     L = ckpt.target.n_layers if ckpt.target else None
@@ -59,23 +75,13 @@ def what_to_record(ckpt: Checkpoint, engine: str = "sglang", prompts: int = PROM
     """
     if engine not in ENGINES:
         raise InputError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}")
-    told, Ht = ENGINES[engine], ckpt.recipe.target_hidden_size
-    slots, wide = ckpt.recipe.n_streams, streams_to_record(ckpt)
-    megabytes = prompts * tokens * Ht * 2 / 1e6
-    rows = [
-        ("the rows the drafter is served", told.states,
-         "B, by hand on serving states; low while A is fine: capture in the server",
-         slots * megabytes),
-        (f"streams n = {', '.join(map(str, wide))} of the same tokens", ENGINES["transformers"].states,
-         "A, by hand on reference states; which stream each slot was trained on", len(wide) * megabytes),
-        ("the last state, after the final norm", "with either",
-         "the recording itself: the target's head must give the next token",
-         megabytes),
-        ("token ids, and which of them the target wrote", "the request and its answer, greedy", "every count needs it",
-         prompts * tokens * 4 / 1e6),
-        ("rounds and accepted drafts, K by K", told.counters, "S, what the server reached; low while B is fine: the engine", 0.0),
-        ("settings and version", told.flags, "what K really was, and what the ids meant", 0.0),
-        ("tokens a second without drafter, and with it at K = 1 and K", "the same prompts, one request at a time",
-         "whether a perfect drafter could pay at all", 0.0),
-    ]  # fmt: skip
+    wide, numbers = streams_to_record(ckpt), prompts * tokens * ckpt.recipe.target_hidden_size  # of one stream
+    told = {**vars(ENGINES[engine]), "wide": ", ".join(map(str, wide))}
+    many = {
+        "slots": ckpt.recipe.n_streams * numbers,
+        "streams": len(wide) * numbers,
+        "last": numbers,
+        "ids": 2 * prompts * tokens,
+    }
+    rows = [(what.format(**told), where.format(**told), why, many.get(of, 0) * 2 / 1e6) for what, where, why, of in WANTED]
     return pd.DataFrame(rows, columns=["record", f"where it comes from ({engine})", "what it decides", "MB"])

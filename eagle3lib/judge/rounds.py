@@ -1,6 +1,6 @@
 """The first round in which an engine did something else than the prediction, and what that points at."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -49,12 +49,11 @@ def _parted(drafter: Drafter, capture: Capture, number: int, mine: Round, yours:
     step = next((k for k, (a, b) in enumerate(zip(mine.drafts, yours.drafts, strict=False)) if a != b), None)
     if mine.row != yours.row or step is None:
         what = (
-            f"{place}: the same drafts {list(mine.drafts)}, but {yours.accepted} were accepted where the text has "
-            f"{mine.accepted} of them"
+            f"the same drafts {list(mine.drafts)}, but {yours.accepted} were accepted where the text has {mine.accepted} of them"
         )
         if mine.row != yours.row:
-            what = f"{place}: the engine's round starts at row {yours.row}: it wrote another text, or rounds are missing"
-        return Finding("fault", "engine", what, {}, settle="both texts, token by token", name="verification")
+            what = f"the engine's round starts at row {yours.row}: it wrote another text, or rounds are missing"
+        return Finding("fault", "engine", f"{place}: {what}", settle="both texts, token by token", name="verification")
     gap, apart = margin(drafter, capture, mine.row, step, mine.drafts[step], yours.drafts[step])
     told = f"{place}: draft {step + 1} is {yours.drafts[step]} in the engine, {mine.drafts[step]} by hand"
     evidence = {"gap of their logits": gap, "two ways to compute differ by": apart}
@@ -63,16 +62,14 @@ def _parted(drafter: Drafter, capture: Capture, number: int, mine: Round, yours:
     if served is None:
         settle = "the rows that the engine handed its drafter (served=)"
         return Finding("open", "engine", f"{told}, by a gap of {gap:.3g}", evidence, settle=settle, name="drafts")
-    far = _rows_apart(drafter, capture, served, mine.row)
-    if far is not None:
+    far = next(_rows_apart(drafter, capture, served, mine.row), None)
+    if far:
         row, distance = far
         what = f"{told}; the first row received that differs is {row}, by {distance:.2g} of its size"
-        return Finding(
-            "fault", "serving capture", what, evidence, settle="compare_captures says which states they are", name="rows"
-        )
-    suspect = "embedding, weights or head" if step == 0 and mine.row < 2 else "draft keys, positions, weights or head"
-    if step:
-        suspect = "the drafter's own keys and positions, or the state fed back"
+        settle = "compare_captures says which states they are"
+        return Finding("fault", "serving capture", what, evidence, settle=settle, name="rows")
+    suspect = "embedding, weights or head" if mine.row < 2 else "draft keys, positions, weights or head"
+    suspect = "the drafter's own keys and positions, or the state fed back" if step else suspect
     what = f"{told}, by a gap of {gap:.3g}; all rows received are as recorded: {suspect}"
     return Finding("fault", "engine", what, evidence, name="draft keys" if step else "drafts")
 
@@ -98,10 +95,9 @@ def margin(drafter: Drafter, capture: Capture, row: int, step: int, mine: int, y
     return float((a - b).abs()), float((together - alone).abs().max())
 
 
-def _rows_apart(drafter: Drafter, capture: Capture, served: Capture, upto: int) -> tuple[int, float] | None:
-    """The first row up to `upto` whose joined streams differ, and by how much; None where none does."""
+def _rows_apart(drafter: Drafter, capture: Capture, served: Capture, upto: int) -> Iterator[tuple[int, float]]:
+    """Each row up to `upto` whose joined streams differ, and by how much."""
     mine, theirs = (one.joined(drafter.recipe)[: upto + 1] for one in (capture, served))
     R = min(len(mine), len(theirs))
     distance = (mine[:R] - theirs[:R]).norm(dim=-1) / mine[:R].norm(dim=-1).clamp(min=1e-12)
-    far = (distance > NEAR).nonzero()[:, 0]
-    return (int(far[0]), float(distance[far[0]])) if len(far) else None
+    yield from ((row, away) for row, away in enumerate(distance.tolist()) if away > NEAR)

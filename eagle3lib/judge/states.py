@@ -1,6 +1,6 @@
 """Two recordings of the same tokens, in one answer with its number: the same, or how the one differs from the other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -44,29 +44,21 @@ def compare_captures(
         what = f"{me} and {them} have no sample of one name whose first 16 tokens are the same: not the same text"
         return Finding("open", "captures", what, settle="the same prompts, recorded on both sides", name="text")
     evidence = {f"{one.slot}: distance to {said(one)}": one.distance for one in found}
-    if expected is None and _unnamed(found, theirs):
+    slots, streams = [one.slot for one in found], list(theirs[0].streams)
+    if expected is None and len(slots) != len(streams) and all(isinstance(slot, str) for slot in slots):
         told_of = ", ".join(f"{_place(one)} is {said(one) if told(one) else 'none of them'}" for one in found)
-        what = f"{me} has {len(found)} slots, {them} {len(theirs[0].streams)} streams, and nobody said which belong: {told_of}"
-        return Finding(
-            "note", "captures", what, evidence, settle="expected=, the streams that belong in the slots", name="streams"
-        )
-    expected = tuple(expected or _same_names(found, theirs))
+        what = f"{me} has {len(slots)} slots, {them} {len(streams)} streams, and nobody said which belong: {told_of}"
+        settle = "expected=, the streams that belong in the slots"
+        return Finding("note", "captures", what, evidence, settle=settle, name="streams")
+    expected = tuple(expected or (slots if set(slots) <= set(streams) else streams[: len(slots)]))
     if len(expected) > len(found):
         raise InputError(f"expected: {len(expected)} streams for the {len(found)} slots of {me}: name one for each slot")
     found = found[: len(expected)]
-    if empty := _empty(mine, found):
-        return Finding("fault", "captures", f"{empty} of {me}", evidence, change="record them again", name="zero rows")
-    answer = _states(found, expected, mine, theirs, who)
-    return (
-        Finding("fault", "captures", answer[1], evidence, change=answer[2], name=answer[0])
-        if answer
-        else _differing(found, mine, theirs, evidence, who) or _same(found, evidence, who)
-    )
-
-
-def _unnamed(found: Sequence[Likeness], theirs: Sequence[Capture]) -> bool:
-    """Slots without names, and another number of streams to choose from: nothing is expected of them."""
-    return all(isinstance(one.slot, str) for one in found) and len(found) != len(theirs[0].streams)
+    gravest = next(_faults(found, expected, mine, theirs, who), None)
+    if gravest:
+        name, what, change = gravest
+        return Finding("fault", "captures", what, evidence, change=change, name=name)
+    return _differing(found, mine, theirs, evidence, who) or _same(found, evidence, who)
 
 
 def _empty(mine: Sequence[Capture], found: Sequence[Likeness]) -> str:
@@ -99,53 +91,45 @@ def _differing(
     return Finding("fault", "captures", what, {**evidence, "other": len(wrong)}, change=change, name="rows of other tokens")
 
 
-def _same_names(found: Sequence[Likeness], theirs: Sequence[Capture]) -> list[Label]:
-    slots, streams = [one.slot for one in found], list(theirs[0].streams)
-    return slots if set(slots) <= set(streams) else streams[: len(slots)]
-
-
-def _states(
+def _faults(
     found: Sequence[Likeness], expected: tuple, mine: Sequence[Capture], theirs: Sequence[Capture], who: tuple[str, str]
-) -> tuple[str, str, str] | None:
-    """Name, sentence and change of the first thing that differs, the gravest first; None where nothing does."""
+) -> Iterator[tuple[str, str, str]]:
+    """Name, sentence and change of each thing that differs, the gravest first."""
     me, them = who
+    if empty := _empty(mine, found):
+        yield "zero rows", f"{empty} of {me}", "record them again"
     far = [one for one in found if not told(one)]
     if far and (pair := of_another(mine, theirs, NEAR)):
         change = "one request at a time, and look for what mixes them: batching, overlap, a cache of prefixes"
-        return "rows of other tokens", f"the states of {me} for {pair[0]} are those of {pair[1]} in {them}", change
+        yield "rows of other tokens", f"the states of {me} for {pair[0]} are those of {pair[1]} in {them}", change
     exact = [one for one in found if one not in far and one.form == "as it is" and not one.lag and abs(one.scale - 1) < SCALED]
     misplaced = [one for one in exact if one.stream != expected[found.index(one)]]
     if far and misplaced:
         here = tuple(one.stream if one in exact else None for one in found)
         what = f"{_place(misplaced[0])} of {me} is {said(misplaced[0])} of {them}{_shifted(here, expected)}"
-        return "streams", f"{what}; {_place(far[0])} was not recorded there", config_line(expected)
-    elsewhere = far and far[0].stream != expected[found.index(far[0])]
-    if far and exact and elsewhere:  # rows, scale and basis are right, so the other slots are streams too
+        yield "streams", f"{what}; {_place(far[0])} was not recorded there", config_line(expected)
+    if far and exact and far[0].stream != expected[found.index(far[0])]:
+        # rows, scale and basis are right, so the other slots are streams too
         what = f"{_place(far[0])} of {me} is no stream that was recorded in {them}, {_place(exact[0])} is {said(exact[0])}"
-        return "streams", what, config_line(expected)
-    if far:
-        what = f"{_place(far[0])} of {me} is none of the streams of {them} (distance {far[0].distance:.2f})"
-        return "unknown", what, ""
+        yield "streams", what, config_line(expected)
+    for one in far:
+        yield "unknown", f"{_place(one)} of {me} is none of the streams of {them} (distance {one.distance:.2f})", ""
     here = tuple(one.stream for one in found)
     if here != expected:
-        return (
-            "streams",
-            f"{me} holds {name_of(here)}, where {name_of(expected)} belong{_shifted(here, expected)}",
-            config_line(expected),
-        )
-    odd = next((one for one in found if one.form != "as it is"), None)
-    if odd:
-        name, change = OTHER_FORM[odd.form]
-        return name, f"{_place(odd)} of {me} is {said(odd)} of {them}", change
-    late = next((one for one in found if one.lag), None)
-    if late:
-        what = f"rows of {me} are {abs(late.lag)} {'late' if late.lag < 0 else 'early'}: row t is row t{late.lag:+d} of {them}"
-        return "rows", what, "hand over row t with token t"
-    scaled = next((one for one in found if abs(one.scale - 1) > SCALED), None)
-    if scaled:
-        what = f"states of {me} are {scaled.scale:.3g} times as large as in {them}, {_place(scaled)}"
-        return "scale", what, "find what scales or sums them: a reduction over ranks done twice, or not done"
-    return None
+        what = f"{me} holds {name_of(here)}, where {name_of(expected)} belong{_shifted(here, expected)}"
+        yield "streams", what, config_line(expected)
+    for one in found:
+        if one.form != "as it is":
+            name, change = OTHER_FORM[one.form]
+            yield name, f"{_place(one)} of {me} is {said(one)} of {them}", change
+    for one in found:
+        if one.lag:
+            what = f"rows of {me} are {abs(one.lag)} {'late' if one.lag < 0 else 'early'}: row t is row t{one.lag:+d} of {them}"
+            yield "rows", what, "hand over row t with token t"
+    for one in found:
+        if abs(one.scale - 1) > SCALED:
+            what = f"states of {me} are {one.scale:.3g} times as large as in {them}, {_place(one)}"
+            yield "scale", what, "find what scales or sums them: a reduction over ranks done twice, or not done"
 
 
 def told(one: Likeness) -> bool:

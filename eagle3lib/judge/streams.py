@@ -6,8 +6,9 @@ text; r_{L-1} and what lies before does so less often. And another recording of 
 tells every stream that it holds. Norms and neighbours are shown beside, but they order streams and name none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pandas as pd
 import torch
@@ -30,9 +31,7 @@ class Streams:
     """What each slot was found to be. `table` shows the evidence; a DataFrame when shown."""
 
     table: pd.DataFrame
-    found: dict[
-        Label, tuple[Label | None, str]
-    ]  # label in the recording -> what it is (n, "last" or None), and how that is known
+    found: dict[Label, tuple[Label | None, str]]  # label in the recording -> what it is (n, "last" or None), how that is known
 
     def relabel(self, capture: Capture) -> Capture:
         """The capture with its streams called what they are; how each is known comes along, f becomes the last state.
@@ -90,11 +89,8 @@ def which_streams(
             found[label] = (one.stream if one.form == "as it is" and not one.lag else None, how)
         else:
             found[label] = _by_itself(label, m, target, greedy)
-    table = pd.DataFrame(
-        [
-            {"slot": label, "is": _name(found[label][0]), "known by": found[label][1], **measured[label]} for label in labels
-        ]
-    ).set_index("slot")  # fmt: skip
+    rows = [{"slot": label, "is": _name(is_), "known by": how, **measured[label]} for label, (is_, how) in found.items()]
+    table = pd.DataFrame(rows).set_index("slot")
     return Streams(table, found)
 
 
@@ -111,32 +107,39 @@ def _measure(
         size = (states / torch.where(weight == 0, 1.0, weight)).pow(2).mean(-1).sqrt()  # [N]
         m["spread after the norm"] = float(size.std() / size.mean())
     m["median norm"] = float(states.norm(dim=-1).median())
-    others = {b: _relative(states, rows[b]) for b in rows if b != label and rows[b].shape == states.shape}
-    m["nearest slot"] = "" if not others else f"{min(others, key=others.get)} ({min(others.values()):.2f})"
+    others = [(_relative(states, rows[b]), b) for b in rows if b != label and rows[b].shape == states.shape]
+    m["nearest slot"] = "{1} ({0:.2f})".format(*min(others, key=lambda other: other[0])) if others else ""
     return m
+
+
+# What a slot is by the target alone, and how that is known; the first that holds. L: the target's layers; None without a target.
+BY_ITSELF: tuple[tuple[Callable, Callable, str], ...] = (
+    (lambda s: s.away < NEAR, lambda s: 0, "the embedding of its tokens (distance {away:.2g})"),
+    (lambda s: s.spread < NORMED and s.plain >= GREEDY, lambda s: "last",
+     "after the final norm: rows of one size, the head makes {plain:.0%} of the next tokens of it"),
+    (lambda s: s.spread >= NORMED and s.through >= GREEDY, lambda s: s.L,
+     "the head makes {through:.0%} of the next tokens of it through the norm: nothing before r_L does"),
+    (lambda s: s.named == 0 and s.away >= NEAR, lambda s: None,
+     "called r_0, but not the embedding of its tokens (distance {away:.2g})"),
+    (lambda s: s.named is not None and s.named == s.L and s.greedy, lambda s: None,
+     "called r_{named}, but the head makes only {through:.0%} of the next tokens of it"),
+    (lambda s: s.named is not None, lambda s: s.named, "its name in the recording"),
+    (lambda s: s.L is None, lambda s: None, "not in the reference"),
+    (lambda s: s.greedy, lambda s: None,
+     "neither embedding nor the last ({through:.0%} of the next tokens through the norm): a stream between"),
+    (lambda s: True, lambda s: None,
+     "not the embedding, nor what gives the next token: neither r_L nor f, unless the text is not the target's own"),
+)  # fmt: skip
 
 
 def _by_itself(label: Label, m: dict, target: Target | None, greedy: bool) -> tuple[Label | None, str]:
     """What a slot is by the target alone, and how that is known."""
-    named = label if isinstance(label, int) else None
-    away, through, plain = (m[name] for name in ("distance to the embedding", "head, through the norm", "head, as it is"))
-    if away < NEAR:
-        return 0, f"the embedding of its tokens (distance {away:.2g})"
-    if m["spread after the norm"] < NORMED and plain >= GREEDY:
-        return "last", f"after the final norm: rows of one size, the head makes {plain:.0%} of the next tokens of it"
-    if through >= GREEDY and m["spread after the norm"] >= NORMED:
-        return target.n_layers, f"the head makes {through:.0%} of the next tokens of it through the norm: nothing before r_L does"
-    if named == 0 and away >= NEAR:
-        return None, f"called r_0, but not the embedding of its tokens (distance {away:.2g})"
-    if target is not None and named == target.n_layers and greedy:
-        return None, f"called r_{named}, but the head makes only {through:.0%} of the next tokens of it"
-    if named is not None:
-        return named, "its name in the recording"
-    if target is None:
-        return None, "not in the reference"
-    if greedy:
-        return None, f"neither embedding nor the last ({through:.0%} of the next tokens through the norm): a stream between"
-    return None, "not the embedding, nor what gives the next token: neither r_L nor f, unless the text is not the target's own"
+    slot = SimpleNamespace(
+        away=m["distance to the embedding"], through=m["head, through the norm"], plain=m["head, as it is"],
+        spread=m["spread after the norm"], named=label if isinstance(label, int) else None, greedy=greedy,
+        L=target.n_layers if target else None,
+    )  # fmt: skip
+    return next((is_(slot), how.format(**vars(slot))) for holds, is_, how in BY_ITSELF if holds(slot))
 
 
 def _share(best: Int[Tensor, " N"], following: Int[Tensor, " N"]) -> float:

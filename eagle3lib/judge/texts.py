@@ -1,8 +1,9 @@
 """Is this text fit to judge a drafter by? Tokens and masks only; and how two sets of token ids of the same prompts differ."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from os.path import commonprefix
 
 import torch
 from jaxtyping import Int
@@ -19,6 +20,8 @@ GRAM = 16  # tokens: a run so long that came before in the same answer is a loop
 FEWEST = 6  # samples from which what all of them share is no accident
 STEPS = 5  # draft steps at which the ceiling is said
 
+Answers = Mapping[str, list[Tensor]]  # sample -> the runs of tokens that the target wrote
+
 
 def check_texts(ckpt: Checkpoint, captures: Iterable[Capture]) -> Findings:
     """What the tokens and masks of a recording say about what can be concluded from it; no states are read.
@@ -32,146 +35,106 @@ def check_texts(ckpt: Checkpoint, captures: Iterable[Capture]) -> Findings:
         raise InputError("captures: no samples: there is nothing to check")
     ends = ckpt.target.end_tokens if ckpt.target else ()
     answers = {c.name: [c.token_ids[first:end] for first, end in spans(c.loss_mask.numpy())] for c in some}
-    found = [
-        _empty(some, answers), _after_the_end(answers, ends), _begins_alike(answers), _repeats(answers),
-        _cut(answers, ends), _too_long(ckpt, some), _coverage(ckpt, some),
-    ]  # fmt: skip
-    return Findings([f for f in found if f])
+    of_answers = (_empty(answers), _after_the_end(answers, ends), _begins_alike(answers), _repeats(answers), _cut(answers, ends))
+    return Findings([f for found in (*of_answers, _too_long(ckpt, some), _coverage(ckpt, some)) for f in found])
 
 
-def _empty(captures: Sequence[Capture], answers: dict) -> Finding | None:
+def _boundaries(level: str, what: str, **told: object) -> Finding:
+    return Finding(level, "captures", what, name="mask boundaries", **told)
+
+
+def _empty(answers: Answers) -> Iterator[Finding]:
     none = [name for name, parts in answers.items() if not any(len(part) > 1 for part in parts)]
-    if not none:
-        return None
-    what = (
-        f"{len(none)} of {len(captures)} samples mark no two tokens in a row as the target's ({none[0]}): nothing to draft from"
-    )
-    return Finding(
-        "warning", "captures", what, {"samples": len(none)}, settle="the loss mask that belongs to them", name="mask boundaries"
-    )
+    if none:
+        marked = f"{len(none)} of {len(answers)} samples mark no two tokens in a row as the target's ({none[0]})"
+        what, settle = f"{marked}: nothing to draft from", "the loss mask that belongs to them"
+        yield _boundaries("warning", what, evidence={"samples": len(none)}, settle=settle)
 
 
-def _after_the_end(answers: dict, ends: Sequence[int]) -> Finding | None:
+def _after_the_end(answers: Answers, ends: Sequence[int]) -> Iterator[Finding]:
     """Marked tokens after the token that ends an answer: the next turn's template, which the target did not write."""
-    over = {
-        name: sum(len(part) - 1 - at for part in parts if len(part) for at in [_first_end(part, ends)] if at < len(part) - 1)
-        for name, parts in answers.items()
-    }
-    over = {name: tokens for name, tokens in over.items() if tokens}
-    if not over:
-        return None
-    what = (
-        f"the mask goes on after the end of an answer in {len(over)} of {len(answers)} samples ({sum(over.values())} tokens, "
-        f"first in {next(iter(over))}): template, or padding, counted as the target's own"
-    )
-    return Finding(
-        "warning",
-        "captures",
-        what,
-        {"tokens": sum(over.values())},
-        change="end the mask with the end token",
-        name="mask boundaries",
-    )
+    over: Counter[str] = Counter()
+    for name, parts in answers.items():
+        for part in parts:
+            at = torch.isin(part, torch.tensor(list(ends))).nonzero()[:, 0]
+            over[name] += len(part) - 1 - int(at[0]) if len(at) else 0
+    if over := +over:  # those above zero
+        what = (
+            f"the mask goes on after the end of an answer in {len(over)} of {len(answers)} samples ({over.total()} tokens, "
+            f"first in {next(iter(over))}): template, or padding, counted as the target's own"
+        )
+        yield _boundaries("warning", what, evidence={"tokens": over.total()}, change="end the mask with the end token")
 
 
-def _first_end(part: Int[Tensor, " N"], ends: Sequence[int]) -> int:
-    at = torch.isin(part, torch.tensor(list(ends))).nonzero()
-    return int(at[0]) if len(at) else len(part)
-
-
-def _begins_alike(answers: dict) -> Finding | None:
+def _begins_alike(answers: Answers) -> Iterator[Finding]:
     """Every answer begins with the same few tokens: the mask begins within the template, or the model has a habit."""
-    first = [part for parts in answers.values() for part in parts if len(part) > GRAM]
-    if len(first) < FEWEST:
-        return None
-    same = next(i for i in range(GRAM + 1) if i == GRAM or len({int(part[i]) for part in first}) > 1)
-    if not same:
-        return None
-    tokens = first[0][:same].tolist()
-    what = (
-        f"all {len(first)} answers begin with the same {same} tokens {tokens}: a habit of the model (as an opening think tag), "
-        "or the mask begins within the template"
-    )
-    return Finding(
-        "open",
-        "captures",
-        what,
-        {"tokens": same},
-        settle="decode them: template tokens are not the target's",
-        name="mask boundaries",
-    )
+    first = [part[:GRAM].tolist() for parts in answers.values() for part in parts if len(part) > GRAM]
+    tokens = commonprefix(first)
+    if len(first) >= FEWEST and tokens:
+        what = (
+            f"all {len(first)} answers begin with the same {len(tokens)} tokens {tokens}: a habit of the model (as an opening "
+            "think tag), or the mask begins within the template"
+        )
+        settle = "decode them: template tokens are not the target's"
+        yield _boundaries("open", what, evidence={"tokens": len(tokens)}, settle=settle)
 
 
 def repeating(answer: Int[Tensor, " N"]) -> int:
     """How many tokens of an answer end a run of 16 that came before in it."""
-    seen, number = set(), 0
     ids = answer.tolist()
-    for i in range(GRAM, len(ids) + 1):
-        run = tuple(ids[i - GRAM : i])
-        number += run in seen
-        seen.add(run)
-    return number
+    runs = Counter(tuple(ids[i : i + GRAM]) for i in range(len(ids) - GRAM + 1))
+    return runs.total() - len(runs)
 
 
-def _repeats(answers: dict) -> Finding | None:
+def _repeats(answers: Answers) -> Iterator[Finding]:
     counted = {name: (sum(repeating(p) for p in parts), sum(map(len, parts))) for name, parts in answers.items()}
     loops = [name for name, (again, tokens) in counted.items() if 2 * again > tokens]
-    if not loops:
-        return None
-    share = sum(again for again, _ in counted.values()) / max(sum(tokens for _, tokens in counted.values()), 1)
-    what = (
-        f"{len(loops)} of {len(answers)} answers repeat themselves over half their length ({loops[0]}): drafts are easy there, "
-        "and accept length is not that of other text"
-    )
-    evidence = {"samples": len(loops), f"share of tokens that end a run of {GRAM} seen before": share}
-    level = "warning" if 10 * len(loops) > len(answers) else "note"
-    return Finding(level, "text", what, evidence, settle="accept length without them", name="repeating text")
+    if loops:
+        again, tokens = map(sum, zip(*counted.values(), strict=True))
+        what = (
+            f"{len(loops)} of {len(answers)} answers repeat themselves over half their length ({loops[0]}): drafts are easy "
+            "there, and accept length is not that of other text"
+        )
+        evidence = {"samples": len(loops), f"share of tokens that end a run of {GRAM} seen before": again / tokens}
+        level = "warning" if 10 * len(loops) > len(answers) else "note"
+        yield Finding(level, "text", what, evidence, settle="accept length without them", name="repeating text")
 
 
-def _cut(answers: dict, ends: Sequence[int]) -> Finding | None:
+def _cut(answers: Answers, ends: Sequence[int]) -> Iterator[Finding]:
     """Answers of exactly the greatest length that do not end with an end token."""
-    lengths = Counter(sum(map(len, parts)) for parts in answers.values())
-    longest = max(lengths)
+    longest = max(sum(map(len, parts)) for parts in answers.values())
     last = [parts[-1] for parts in answers.values() if parts and sum(map(len, parts)) == longest]
-    cut = [part for part in last if len(part) and int(part[-1]) not in ends]
-    if not ends or len(cut) < max(2, len(answers) // 10):
-        return None
-    what = f"{len(cut)} of {len(answers)} answers were cut at {longest} tokens: nothing is known of drafting further on"
-    return Finding("note", "text", what, {"answers": len(cut), "tokens": longest}, name="cut answers")
+    cut = sum(int(part[-1]) not in ends for part in last)
+    if ends and cut >= max(2, len(answers) // 10):
+        what = f"{cut} of {len(answers)} answers were cut at {longest} tokens: nothing is known of drafting further on"
+        yield Finding("note", "text", what, {"answers": cut, "tokens": longest}, name="cut answers")
 
 
-def _too_long(ckpt: Checkpoint, captures: Sequence[Capture]) -> Finding | None:
-    limits = {
-        whose: limit
-        for whose, config in (("drafter", ckpt.config), ("target", ckpt.target.config if ckpt.target else {}))
-        if isinstance(limit := config.get("max_position_embeddings"), int)
-    }
+def _too_long(ckpt: Checkpoint, captures: Sequence[Capture]) -> Iterator[Finding]:
+    configs = {"drafter": ckpt.config, "target": ckpt.target.config if ckpt.target else {}}
+    limits = {whose: config.get("max_position_embeddings") for whose, config in configs.items()}
     longest = max(captures, key=lambda c: len(c.token_ids))
-    over = {whose: limit for whose, limit in limits.items() if len(longest.token_ids) > limit}
-    if not over:
-        return None
-    whose, limit = min(over.items(), key=lambda item: item[1])
-    what = (
-        f"{longest.name} has {len(longest.token_ids)} tokens, but the {whose}'s max_position_embeddings is {limit}: guesses "
-        "beyond it tell of its length, not of the drafter"
-    )
-    return Finding("warning", "text", what, {"limit": limit}, settle="accept length by position", name="length")
+    over = [(limit, whose) for whose, limit in limits.items() if isinstance(limit, int) and len(longest.token_ids) > limit]
+    if over:
+        limit, whose = min(over)
+        what = (
+            f"{longest.name} has {len(longest.token_ids)} tokens, but the {whose}'s max_position_embeddings is {limit}: guesses "
+            "beyond it tell of its length, not of the drafter"
+        )
+        yield Finding("warning", "text", what, {"limit": limit}, settle="accept length by position", name="length")
 
 
-def _coverage(ckpt: Checkpoint, captures: Sequence[Capture]) -> Finding | None:
+def _coverage(ckpt: Checkpoint, captures: Sequence[Capture]) -> Iterator[Finding]:
     text = torch.cat([c.token_ids[c.loss_mask] for c in captures])
-    if not len(text):
-        return None
-    share = float(torch.isin(text, ckpt.target_ids).float().mean())
-    if share == 1:
-        return None
-    tau = vocabulary_ceiling(ckpt, captures, STEPS).tau(STEPS)
-    what = (
-        f"the draft vocabulary has {share:.1%} of the text's {len(text)} tokens: a drafter that is always right within it "
-        f"reaches accept length {tau:.2f} at K = {STEPS}, of {STEPS + 1}"
-    )
-    evidence = {"share of tokens": share, f"ceiling at K = {STEPS}": tau}
-    return Finding("note" if share > 0.5 else "warning", "checkpoint", what, evidence, name="draft vocabulary")
+    share = float(torch.isin(text, ckpt.target_ids).float().mean())  # nan where nothing is marked
+    if share < 1:
+        tau = vocabulary_ceiling(ckpt, captures, STEPS).tau(STEPS)
+        what = (
+            f"the draft vocabulary has {share:.1%} of the text's {len(text)} tokens: a drafter that is always right within it "
+            f"reaches accept length {tau:.2f} at K = {STEPS}, of {STEPS + 1}"
+        )
+        evidence = {"share of tokens": share, f"ceiling at K = {STEPS}": tau}
+        yield Finding("note" if share > 0.5 else "warning", "checkpoint", what, evidence, name="draft vocabulary")
 
 
 def compare_texts(

@@ -165,17 +165,13 @@ def distances(mine: Sequence[Capture], theirs: Sequence[Capture]) -> pd.DataFram
     tokens begin alike. Empty where there are none.
     """
     pairs = paired(mine, theirs)
-    if not pairs:
-        return pd.DataFrame()
-    table = {}
-    for other in pairs[0][1].streams:
-        rows = [b.stream(other)[:n] for _, b, n in pairs]
-        table[other] = {
-            slot: _apart(states, rows, 0)[1] if states[0].shape == rows[0].shape else float("nan")
-            for slot in pairs[0][0].streams
-            for states in [[a.stream(slot)[:n] for a, _, n in pairs]]
-        }
-    return pd.DataFrame(table)
+
+    def distance(slot: Label, other: Label) -> float:
+        states, rows = [a.stream(slot)[:n] for a, _, n in pairs], [b.stream(other)[:n] for _, b, n in pairs]
+        return _apart(states, rows, 0)[1] if states[0].shape == rows[0].shape else float("nan")
+
+    slots, streams = (list(one.streams) for one in pairs[0][:2]) if pairs else ([], [])
+    return pd.DataFrame({other: {slot: distance(slot, other) for slot in slots} for other in streams})
 
 
 def apart(mine: Float[Tensor, "R Ht"], theirs: Float[Tensor, "R Ht"]) -> float:

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.stats import norm, wilcoxon
+from scipy.stats import wilcoxon
 from tqdm import tqdm
 
 from ..read.captures import Captures
@@ -26,10 +26,9 @@ from ..read.errors import InputError
 from ..run.chain import Chain
 from ..run.drafter import Drafter
 from .acceptance import Acceptance, acceptance
-from .intervals import LEVEL, RESAMPLES
+from .intervals import LEVEL, RESAMPLES, samples_needed
 
 ALPHA = 1 - LEVEL  # that of the intervals beside it
-POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for; usual in planning
 FEWEST = 6  # with fewer samples the signed-rank test cannot reach ALPHA at all: its smallest p is 2 / 2^S
 MOST = 10_000  # prompts needed beyond this: the difference is too near zero for its size to be known
 EXACT = 50  # pairs up to which the test's p is exact, as scipy's own choice
@@ -118,10 +117,8 @@ class Comparison:
         shares = (self.accepted - ratio * self.rounds) / self.rounds.mean()  # each sample's part in the spread of the ratio
         apart, level = ratio[best] - ratio[name], ALPHA / math.comb(len(ratio), 2)
         spread = (shares[best] - shares[name]).std()
-        effect = apart / spread if spread else 0.0
-        z = norm.isf(level / 2) + norm.isf(1 - POWER)
-        needed = math.ceil((z / effect) ** 2) if z < effect * MOST**0.5 else MOST + 1
-        return min(max(needed, math.ceil(math.log2(2 / level))), MOST + 1)
+        needed = samples_needed(apart, spread, level) if spread else math.inf
+        return math.ceil(needed) if needed <= MOST else MOST + 1
 
     def table(self) -> pd.DataFrame:
         """A row for each drafter, the best first, then those that could not be run.
@@ -160,9 +157,8 @@ def compare(found: Mapping[str, Acceptance | str], steps: int) -> Comparison:
     absent = {name: one for name, one in found.items() if isinstance(one, str)}
     run = {name: one for name, one in found.items() if not isinstance(one, str)}
     if not run:
-        raise InputError(
-            f"compare: none of {len(found)} drafters can be run, the first because: {next(iter(absent.values()), '')}"
-        )
+        why = next(iter(absent.values()), "")
+        raise InputError(f"compare: none of {len(found)} drafters can be run, the first because: {why}")
     tables = pd.concat({name: one.requests(steps) for name, one in run.items()}, axis=1, join="inner")
     rounds, accepted = (tables.xs(part, axis=1, level=1) for part in ("rounds", "accepted"))
     kept = (rounds > 0).all(axis=1)

@@ -1,11 +1,14 @@
 """Intervals of ratios, by resampling whole samples: tokens of one prompt are not independent of each other."""
 
+import math
+
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import bootstrap
+from scipy.stats import bootstrap, norm
 
 LEVEL = 0.95
 RESAMPLES = 2000
+POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for; usual in planning
 
 
 def ratio_interval(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"], plus: float = 0.0) -> tuple[float, float]:
@@ -28,6 +31,19 @@ def ratio_interval(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"
         method="percentile", rng=np.random.default_rng(0),
     )  # fmt: skip
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
+
+
+def samples_needed(apart: float, spread: float, level: float) -> float:
+    """How many samples would tell a mean difference `apart` with this spread from zero, POWER of the time, two-sided at `level`:
+    normal approximation, and no fewer than the test by ranks can tell with.
+    """
+    z = norm.isf(level / 2) + norm.isf(1 - POWER)
+    return float(max((z * spread / apart) ** 2, fewest_for(level))) if apart else math.inf
+
+
+def fewest_for(level: float) -> int:
+    """The fewest samples with which Wilcoxon's signed-rank test can reach `level` at all: its smallest p is 2 / 2^S."""
+    return math.ceil(math.log2(2 / level))
 
 
 def told(value: float, low: float, high: float, digits: int = 2) -> str:

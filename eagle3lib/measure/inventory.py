@@ -25,19 +25,18 @@ def inventory(ckpt: Checkpoint) -> pd.DataFrame:
     `std` and provenance are theirs.
     """
     meanings = expected(ckpt.recipe)
-    rows = []
+    rows = {}
     for name in tqdm(sorted(ckpt.names), desc="tensors", unit="tensor", leave=False):
         header = ckpt.files.headers[ckpt.names[name]]
         most = min(SAMPLE, max(FEWEST, NUMBERS // header.shape[-1]))
         ids, tensor = ckpt.some_rows(name, most)
-        told = meanings[name]
-        rows.append(
-            {"tensor": name, "in the file as": ckpt.names[name], "shape": " x ".join(map(str, header.shape)),
-             "dtype": str(header.dtype).removeprefix("torch."), "MB": math.prod(header.shape) * header.dtype.itemsize / 1e6,
-             "meaning": told.means, "std": float(tensor.double().std()) if tensor.is_floating_point() else float("nan"),
-             "provenance": provenance(ckpt, name, ids, tensor)}
-        )  # fmt: skip
-    return pd.DataFrame(rows).set_index("tensor")
+        rows[name] = {
+            "in the file as": ckpt.names[name], "shape": " x ".join(map(str, header.shape)),
+            "dtype": str(header.dtype).removeprefix("torch."), "MB": math.prod(header.shape) * header.dtype.itemsize / 1e6,
+            "meaning": meanings[name].means, "std": float(tensor.double().std()) if tensor.is_floating_point() else float("nan"),
+            "provenance": provenance(ckpt, name, ids, tensor),
+        }  # fmt: skip
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("tensor")
 
 
 def provenance(ckpt: Checkpoint, name: str, ids: Int[Tensor, " N"], tensor: Tensor) -> str:

@@ -6,7 +6,6 @@ do so less and less, which orders them by depth; a stream whose rows are shifted
 
 from collections.abc import Iterable
 
-import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float, Int
@@ -72,11 +71,11 @@ def logit_lens(captures: Iterable[Capture], target: Target, rows: int = ROWS) ->
     for (label, number), guess in zip(places, guessed, strict=True):
         tables[number][label] = guess.numpy()
     tokens = pd.concat(tables, ignore_index=True)
-    summary = []
+    summary = {}
     for label in [column for column in tokens.columns if column not in ("sample", "position", "next")]:
         kept = tokens[tokens[label].notna()]  # a sample may lack a stream that others have
-        right = (kept[label] == kept.next).groupby(kept["sample"]).agg(["sum", "count"]).to_numpy(dtype=float)
-        low, high = ratio_interval(np.ascontiguousarray(right[:, 0]), np.ascontiguousarray(right[:, 1]))
-        share = right[:, 0].sum() / right[:, 1].sum()
-        summary.append({"stream": label, "rows": int(right[:, 1].sum()), "agreement": share, "low": low, "high": high})
-    return pd.DataFrame(summary).set_index("stream"), tokens
+        counts = (kept[label] == kept.next).groupby(kept["sample"]).agg(["sum", "count"])
+        right, every = counts.to_numpy(dtype=float).T.copy()
+        summary[label] = (int(every.sum()), right.sum() / every.sum(), *ratio_interval(right, every))
+    columns = ["rows", "agreement", "low", "high"]
+    return pd.DataFrame.from_dict(summary, orient="index", columns=columns).rename_axis("stream"), tokens

@@ -20,12 +20,8 @@ def row_norms(captures: Iterable[Capture], labels: Sequence[Label] | None = None
     for capture in tqdm(captures, desc="norms", unit="sample", leave=False):
         for label in labels if labels is not None else capture.streams:
             norm = capture.stream(label).norm(dim=-1)
-            frames.append(
-                pd.DataFrame(
-                    {"sample": capture.name, "stream": label, "position": range(len(norm)), "norm": norm.double().numpy(),
-                     "answer": capture.loss_mask[: len(norm)].numpy()}
-                )
-            )  # fmt: skip
+            columns = {"sample": capture.name, "stream": label, "position": range(len(norm)), "norm": norm.double().numpy()}
+            frames.append(pd.DataFrame({**columns, "answer": capture.loss_mask[: len(norm)].numpy()}))
     return pd.concat(frames, ignore_index=True)
 
 
@@ -60,11 +56,8 @@ def massive_channels(profile: pd.DataFrame, top: int = 3) -> pd.DataFrame:
     for stream, values in profile.items():
         share = values**2 / (values**2).sum()
         for channel in values.nlargest(top).index:
-            found.append(
-                {"stream": stream, "channel": channel, "share": share[channel], "root mean square": values[channel],
-                 "times the median channel": values[channel] / values.median()}
-            )  # fmt: skip
-    return pd.DataFrame(found)
+            found.append((stream, channel, share[channel], values[channel], values[channel] / values.median()))
+    return pd.DataFrame(found, columns=["stream", "channel", "share", "root mean square", "times the median channel"])
 
 
 def embedding_distance(captures: Iterable[Capture], embedding: EmbeddingRows) -> pd.DataFrame:

@@ -23,7 +23,7 @@ from ..read.target import Target
 from ..run.chain import chain_hits
 from ..run.drafter import Drafter
 from ..run.sampling import Sampled, distribution
-from .acceptance import spans
+from .acceptance import NOTHING, spans
 from .intervals import ratio_interval
 from .lens import BLOCK, last_normed
 
@@ -52,15 +52,10 @@ class SampledAcceptance:
 
     def table(self) -> pd.DataFrame:
         """One row: expected rounds and accepted drafts, accept length, its interval, the text's surprise."""
-        total, (low, high) = sum(self.rounds.values()), self.interval()
-        row = {
-            "rounds": total.sum(),
-            "accepted": total @ np.arange(len(total)),
-            "accept length": self.tau,
-            "low": low,
-            "high": high,
-        }
-        return pd.DataFrame([{**row, "surprise of the text": self.surprise}], index=pd.Index([self.plan.steps], name="K"))
+        total = sum(self.rounds.values())
+        row = (total.sum(), total @ np.arange(len(total)), self.tau, *self.interval(), self.surprise)
+        columns = ["rounds", "accepted", "accept length", "low", "high", "surprise of the text"]
+        return pd.DataFrame([row], columns=columns, index=pd.Index([self.plan.steps], name="K"))
 
 
 def sampled_acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Sampled, target: Target) -> SampledAcceptance:
@@ -89,7 +84,7 @@ def sampled_acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Samp
         name = f"{capture.name} ({number})" if capture.name in rounds else capture.name
         rounds[name] = _expected(drafter, capture, plan, log_p)
     if not rounds or not sum(rounds.values()).sum():
-        raise InputError("captures: no row to draft from: no two tokens in a row are marked as the target's own (loss_mask)")
+        raise InputError(NOTHING)
     surprise = above / max(variance, 1e-12) ** 0.5
     if abs(surprise) > APART:
         kind = "less" if surprise < 0 else "more"

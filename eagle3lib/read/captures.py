@@ -8,7 +8,7 @@ that is known, and whether `last` is before or after the final norm.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,32 +21,11 @@ from .capture import Capture, Label
 from .dump_formats import known_formats
 from .dumps import find_dump
 from .errors import InputError
-from .tensors import TensorFiles, existing_folder, read_json
+from .tensors import Lazy, TensorFiles, existing_folder, read_json
 
 FORMAT = "eagle3lib captures, version 1"
 SIDECAR = "captures.json"
 STREAM = re.compile(r"stream\.(slot)?(\d+)")
-
-
-class Streams(Mapping):
-    """The streams of one file by label, each read when it is asked for."""
-
-    def __init__(self, files: TensorFiles):
-        self.files = files
-        found = sorted((int(match[2]), match) for name in files if (match := STREAM.fullmatch(name)))
-        self.names: dict[Label, str] = {f"slot{n}" if match[1] else n: match[0] for n, match in found}
-
-    def __getitem__(self, label: Label) -> Tensor:
-        return self.files[self.names[label]]
-
-    def __contains__(self, label: object) -> bool:
-        return label in self.names  # a Mapping's own way would read the stream
-
-    def __iter__(self) -> Iterator[Label]:
-        return iter(self.names)
-
-    def __len__(self) -> int:
-        return len(self.names)
 
 
 class Captures(Sequence):
@@ -101,11 +80,8 @@ def _read_sidecar(folder: Path) -> dict:
     if not samples or not isinstance(samples, list):
         raise InputError(f"{folder / SIDECAR}: lists no samples: the recording was interrupted; record again")
     for sample in samples:
-        if (
-            not isinstance(sample, dict)
-            or not isinstance(sample.get("name"), str)
-            or Path(str(sample.get("file", "/"))).name != sample.get("file")
-        ):
+        name, file = (sample.get("name"), sample.get("file")) if isinstance(sample, dict) else (None, None)
+        if not isinstance(name, str) or not isinstance(file, str) or Path(file).name != file:
             raise InputError(f"{folder / SIDECAR}: a sample is {sample!r}, expected a name, and a file of this very folder")
     if not isinstance(sidecar.get("streams", {}), dict):
         raise InputError(f"{folder / SIDECAR}: streams is {sidecar['streams']!r}, expected an object: what each stream is")
@@ -124,20 +100,17 @@ def _read_sample(folder: Path, sidecar: dict, sample: dict) -> Capture:
     missing = {"token_ids", "loss_mask"} - set(files)
     if missing:
         raise InputError(f"{path}: no {' and no '.join(sorted(missing))}; it holds {', '.join(sorted(files))}: record it again")
-    streams = Streams(files)
-    if not streams:
+    found = sorted((int(match[2]), match) for name in files if (match := STREAM.fullmatch(name)))
+    names: dict[Label, str] = {f"slot{n}" if match[1] else n: match[0] for n, match in found}
+    if not names:
         raise InputError(f"{path}: no stream.N tensor, so no hidden states; it holds {', '.join(sorted(files))}: record it again")
     told = sidecar.get("streams", {})
-    return Capture(
-        name=sample["name"],
-        token_ids=files["token_ids"].long(),
-        loss_mask=files["loss_mask"].bool(),
-        streams=streams,
-        last=files.get("last"),
-        last_kind=sidecar.get("last", "unknown") if "last" in files else "none",
-        known={n: f"{SIDECAR}: {told[str(n)]}" for n in streams if str(n) in told},
-        about={key: value for key, value in sample.items() if key not in ("file", "name")},
-    )
+    streams = Lazy(names, lambda label: files[names[label]])
+    kind = sidecar.get("last", "unknown") if "last" in files else "none"
+    known = {n: f"{SIDECAR}: {told[str(n)]}" for n in names if str(n) in told}
+    about = {key: value for key, value in sample.items() if key not in ("file", "name")}
+    ids, mask = files["token_ids"].long(), files["loss_mask"].bool()
+    return Capture(sample["name"], ids, mask, streams, files.get("last"), kind, known, about)
 
 
 def write_captures(

@@ -49,25 +49,25 @@ class Checkpoint:
         """
         if name not in self.names:
             raise InputError(f"{self.path}: no tensor {name}; there are {', '.join(sorted(self.names))}")
-        tensor = self.files[self.names[name]]
-        if name in self.scales:
-            scale = self.files[self.scales[name]].float()
-            tensor = tensor.float() * scale.view(-1, *[1] * (tensor.ndim - 1))
+        tensor = self._scaled(name, self.files[self.names[name]], slice(None))
         return tensor[: self.recipe.hidden_size] if name == "fc.weight" else tensor
 
     def some_rows(self, name: str, most: int) -> tuple[Int[Tensor, " N"], Tensor]:
         """Numbers of up to `most` rows of tensor `name` (canonical), evenly spread, and the rows; of a norm or a bias all. Only
         these are read, so a head of several GB costs no more than a small one.
         """
-        length = self.files.headers[self.names[name]].shape[0]
-        ids = torch.linspace(0, length - 1, min(most, length)).long()
-        if len(self.files.headers[self.names[name]].shape) != 2:
+        length, *columns = self.files.headers[self.names[name]].shape
+        if len(columns) != 1:
             return torch.arange(length), self.tensor(name)
-        tensor = self.files.rows(self.names[name], ids)
-        if name in self.scales:
-            scale = self.files[self.scales[name]].float().view(-1, 1)
-            tensor = tensor.float() * (scale[ids] if len(scale) > 1 else scale)
-        return ids, tensor
+        ids = torch.linspace(0, length - 1, min(most, length)).long()
+        return ids, self._scaled(name, self.files.rows(self.names[name], ids), ids)
+
+    def _scaled(self, name: str, rows: Tensor, ids: Int[Tensor, " N"] | slice) -> Tensor:
+        """Rows `ids` of tensor `name` as they are in the file, multiplied out where it is quantised."""
+        if name not in self.scales:
+            return rows
+        scale = self.files[self.scales[name]].float().view(-1, *[1] * (rows.ndim - 1))
+        return rows.float() * (scale[ids] if len(scale) > 1 else scale)
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Name and tensor of everything that the layers use: not the embedding, the head and the vocabulary map."""
@@ -95,8 +95,7 @@ class Checkpoint:
         if self.target is None:
             raise InputError(
                 f"{self.path}: has no embed_tokens.weight, as most drafters; give the target's folder (target=DIR, --target "
-                "DIR): "
-                "only rows of its embedding are read, not the model"
+                "DIR): only rows of its embedding are read, not the model"
             )
         return self.target.embedding()
 
@@ -156,31 +155,24 @@ def read_map(folder: Path, recipe: Recipe, files: TensorFiles, names: dict[str, 
 
     `d2t` holds offsets in every published file. Raises InputError when a smaller draft vocabulary has no map, or a wrong one.
     """
-    r = recipe
-    if r.draft_vocab_size == r.vocab_size and "d2t" not in names:
-        return torch.arange(r.vocab_size)
+    V, Vd = recipe.vocab_size, recipe.draft_vocab_size
+    if Vd == V and "d2t" not in names:
+        return torch.arange(V)
+    marked = files[names["t2d"]].bool().nonzero()[:, 0] if "t2d" in names else None
     if "d2t" in names:
-        ids = files[names["d2t"]].long() + torch.arange(r.draft_vocab_size)
-    elif "t2d" in names:
-        ids = files[names["t2d"]].bool().nonzero()[:, 0]
+        ids = files[names["d2t"]].long() + torch.arange(Vd)
+    elif marked is not None:
+        ids = marked
     else:
-        raise BrokenError(
-            f"{folder}: {r.draft_vocab_size} draft ids of {r.vocab_size} and neither d2t nor t2d to map them: convert it anew",
-            "map",
-        )
-    if len(ids) != r.draft_vocab_size:
-        raise BrokenError(
-            f"{folder}: t2d marks {len(ids)} tokens, expected {r.draft_vocab_size}, the rows of lm_head.weight", "map"
-        )
-    different = len(ids.unique())
-    if ids.min() < 0 or ids.max() >= r.vocab_size or different < len(ids):
-        raise BrokenError(
-            f"{folder}: d2t leads to {different} tokens from {int(ids.min())} to {int(ids.max())}, expected {len(ids)} different "
-            f"ones of {r.vocab_size}: it should hold offsets (target id minus draft id)",
-            "map",
-        )
-    if "t2d" in names:
-        _check_maps(folder, ids, files[names["t2d"]].bool().nonzero()[:, 0])
+        raise BrokenError(f"{folder}: {Vd} draft ids of {V} and neither d2t nor t2d to map them: convert it anew", "map")
+    if len(ids) != Vd:
+        raise BrokenError(f"{folder}: t2d marks {len(ids)} tokens, expected {Vd}, the rows of lm_head.weight", "map")
+    different, first, last = len(ids.unique()), int(ids.min()), int(ids.max())
+    if first < 0 or last >= V or different < Vd:
+        found = f"d2t leads to {different} tokens from {first} to {last}, expected {Vd} different ones of {V}"
+        raise BrokenError(f"{folder}: {found}: it should hold offsets (target id minus draft id)", "map")
+    if marked is not None:
+        _check_maps(folder, ids, marked)
     return ids
 
 
@@ -189,12 +181,8 @@ def _check_maps(folder: Path, by_d2t: Int[Tensor, " Vd"], by_t2d: Int[Tensor, " 
     anew = "one of the two is of another vocabulary, or d2t holds no offsets (target id minus draft id): export both anew"
     if len(by_t2d) != len(by_d2t):
         raise BrokenError(f"{folder}: t2d marks {len(by_t2d)} tokens, d2t names {len(by_d2t)}: {anew}", "map")
-    apart = (by_t2d != by_d2t).nonzero()[:, 0]
-    if not len(apart):
-        return
-    i, order = int(apart[0]), torch.equal(by_d2t.sort().values, by_t2d)
-    told = "name the same tokens in another order" if order else f"disagree on {len(apart)} of {len(by_d2t)} tokens"
-    raise BrokenError(
-        f"{folder}: d2t and t2d {told}; first, draft id {i} is token {int(by_d2t[i])} by d2t, {int(by_t2d[i])} by t2d: {anew}",
-        "map",
-    )
+    if apart := (by_t2d != by_d2t).nonzero()[:, 0].tolist():
+        i, order = apart[0], torch.equal(by_d2t.sort().values, by_t2d)
+        told = "name the same tokens in another order" if order else f"disagree on {len(apart)} of {len(by_d2t)} tokens"
+        first = f"first, draft id {i} is token {int(by_d2t[i])} by d2t, {int(by_t2d[i])} by t2d"
+        raise BrokenError(f"{folder}: d2t and t2d {told}; {first}: {anew}", "map")

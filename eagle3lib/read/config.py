@@ -64,7 +64,7 @@ class Fields:
             raise InputError(
                 f"{self.name}: field {key} is absent and no tensor can tell it: add it as the target's config has it"
             )
-        if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+        if type(found) not in (int, float) or not 0 < found < math.inf:
             raise InputError(f"{self.name}: field {key} is {found!r}, expected a number above zero")
         return found
 
@@ -104,16 +104,21 @@ def streams_of(ids: list[int], outputs: bool = False) -> tuple[tuple[int, ...], 
     return tuple(ids), "read as boundary ids: n = id"
 
 
+def layer_ids(config: dict) -> tuple[tuple[str, ...], object] | None:
+    """The place of the layer ids in a config, and what stands there; None where there are none."""
+    return next(((place, found) for place in ID_PLACES if (found := at(config, place))), None)
+
+
 def read_streams(config: dict, fields: Fields) -> tuple[int, ...] | None:
-    for place in ID_PLACES:
-        if found := at(config, place):
-            if not isinstance(found, list) or not all(isinstance(i, int) and not isinstance(i, bool) for i in found):
-                raise InputError(f"{fields.name}: {'.'.join(place)} is {found!r}, expected a list of layer ids")
-            streams, how = streams_of(found, place[-1] == OUTPUTS)
-            fields.sources["streams"] = f"{fields.name}: {'.'.join(place)} {found}, {how}"
-            return streams
-    fields.sources["streams"] = f"absent from {fields.name}: the engine's default would be used"
-    return None
+    place, found = layer_ids(config) or ((), None)
+    if not place:
+        fields.sources["streams"] = f"absent from {fields.name}: the engine's default would be used"
+        return None
+    if not isinstance(found, list) or not all(type(i) is int for i in found):
+        raise InputError(f"{fields.name}: {'.'.join(place)} is {found!r}, expected a list of layer ids")
+    streams, how = streams_of(found, place[-1] == OUTPUTS)
+    fields.sources["streams"] = f"{fields.name}: {'.'.join(place)} {found}, {how}"
+    return streams
 
 
 def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, layout: Layout) -> Recipe:
@@ -122,11 +127,17 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, lay
     `name` is how the config is called in messages. Raises InputError for a field that is missing or contradicts a shape.
     """
     fields = Fields(config, name)
-    H = _width(shapes, "norm.weight", name)
+    norm = shapes.get("norm.weight")
+    if norm is None:
+        raise BrokenError(f"{name}: tensor norm.weight is missing: norm before the head; convert the checkpoint anew")
+    if len(norm) != 1:
+        raise BrokenError(f"{name}: tensor norm.weight is {list(norm)}, expected [H], a norm's weight: another model's file")
+    H = norm[0]
     if len(shapes["fc.weight"]) != 2:
         raise InputError(f"{name}: fc.weight is {list(shapes['fc.weight'])}, expected a matrix: another kind of model")
-    _check_exits(shapes["fc.weight"][0], H, fields)
-    joined = shapes["fc.weight"][1]
+    rows, joined = shapes["fc.weight"]
+    if rows != H and not (rows > H and fields.get("early_stop_method")):  # AngelSlim's: further rows are signals, no channels
+        raise BrokenError(f"{name}: fc.weight makes {rows} channels, but norm.weight is {H} long: they are not of one drafter")
     layers = sorted({int(key.split(".")[1]) for key in shapes if key.startswith("layers.")})
     if layers != list(range(len(layers))):
         raise BrokenError(f"{name}: the tensors are of layers {layers}, expected 0, 1, ...: some are missing")
@@ -181,23 +192,6 @@ def read_recipe(config: dict, shapes: dict[str, tuple[int, ...]], name: str, lay
         fields.sources[derived] = f"shape of {why}"
     known = {key: source for key, source in fields.sources.items() if key in values}
     return Recipe(**values, sources=known)
-
-
-def _width(shapes: dict[str, tuple[int, ...]], tensor: str, name: str) -> int:
-    if tensor not in shapes:
-        raise BrokenError(f"{name}: tensor {tensor} is missing: norm before the head; convert the checkpoint anew")
-    if len(shapes[tensor]) != 1:
-        raise BrokenError(
-            f"{name}: tensor {tensor} is {list(shapes[tensor])}, expected [H], a norm's weight: another model's file"
-        )
-    return shapes[tensor][0]
-
-
-def _check_exits(rows: int, H: int, fields: Fields) -> None:
-    """AngelSlim's drafters that stop early have further rows of `fc`, which are signals and no channels of the state."""
-    if rows == H or (rows > H and fields.get("early_stop_method")):
-        return
-    raise BrokenError(f"{fields.name}: fc.weight makes {rows} channels, but norm.weight is {H} long: they are not of one drafter")
 
 
 def _reads(shapes: dict[str, tuple[int, ...]], layer: int, name: str) -> int:
@@ -259,21 +253,23 @@ def _check_windows(config: dict, layers: int, fields: Fields, layout: Layout) ->
 
 
 def _read_mask_token(shapes: dict, fields: Fields, layout: Layout) -> int | None:
-    said = {key: token for key in MASK_TOKENS if (token := fields.get(key)) is not None}
-    if "mask_hidden" not in shapes and layout.name.endswith("P-EAGLE"):
-        raise BrokenError(f"{fields.name}: {layout.name} drafts in parallel, but tensor mask_hidden is missing: export it anew")
-    if "mask_hidden" in shapes and len(set(map(repr, said.values()))) > 1:
-        raise InputError(f"{fields.name}: {said} name different tokens for one that is not yet drafted: keep the trained one")
     if "mask_hidden" not in shapes:
+        if layout.name.endswith("P-EAGLE"):
+            raise BrokenError(
+                f"{fields.name}: {layout.name} drafts in parallel, but tensor mask_hidden is missing: export it anew"
+            )
         fields.sources["mask_token"] = "no mask_hidden tensor: the drafter feeds on its own states"
         return None
-    for key in MASK_TOKENS:
-        if (found := fields.get(key, as_field="mask_token")) is not None:
-            V = fields.whole("vocab_size")
-            if not isinstance(found, int) or isinstance(found, bool) or not 0 <= found < V:
-                raise InputError(f"{fields.name}: field {key} is {found!r}, expected a token id below vocab_size {V}")
-            return found
-    raise InputError(f"{fields.name}: mask_hidden is there (P-EAGLE), but none of {', '.join(MASK_TOKENS)} names its token")
+    said = {key: token for key in MASK_TOKENS if (token := fields.get(key)) is not None}
+    if not said:
+        raise InputError(f"{fields.name}: mask_hidden is there (P-EAGLE), but none of {', '.join(MASK_TOKENS)} names its token")
+    if len(set(map(repr, said.values()))) > 1:
+        raise InputError(f"{fields.name}: {said} name different tokens for one that is not yet drafted: keep the trained one")
+    key = next(iter(said))
+    found, V = fields.get(key, as_field="mask_token"), fields.whole("vocab_size")
+    if type(found) is not int or not 0 <= found < V:
+        raise InputError(f"{fields.name}: field {key} is {found!r}, expected a token id below vocab_size {V}")
+    return found
 
 
 def _draft_vocab(shapes: dict[str, tuple[int, ...]], fields: Fields) -> int:

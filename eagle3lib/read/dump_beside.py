@@ -33,7 +33,7 @@ class Sidecar:
         found = at(told, self.keys)
         ids = found if isinstance(found, list) else []
         named = ids[:-1] if self.last else ids
-        if not named or not all(_is_id(i, self.lowest) for i in ids) or len(set(named)) < len(named):
+        if not named or not all(type(i) is int and i >= self.lowest for i in ids) or len(set(named)) < len(named):
             raise InputError(f"{file}: {'.'.join(self.keys)} is {found!r}, expected a list of layer ids, each once")
         return tuple(i + 1 for i in named), f"{file.name}: {self.keys[-1]} {ids}, n = id + 1"
 
@@ -44,10 +44,6 @@ class Sidecar:
         if not isinstance(number, int) or number <= here:
             return None
         return f"{file} tells of {number} samples, and {here} can be read: the dump was interrupted, or files were not copied"
-
-
-def _is_id(i: object, lowest: int) -> bool:
-    return isinstance(i, int) and not isinstance(i, bool) and i >= lowest
 
 
 class ArrowMasks:

@@ -66,11 +66,13 @@ class TargetCache:
                 f"its record says sample {record['sample']}, {T} tokens, shard {shard} of {len(self.shards)}: the index is "
                 "damaged; copy it again"
             )
-        file, ends = self.shards[shard], max(int(record[part]) + T * size for part, size in self.bytes.items())
-        there = file.stat().st_size if file.exists() else 0
+        ends = max(int(record[part]) + T * size for part, size in self.bytes.items())  # Python's integers: no place is too far
+        file = self.shards[shard]
+        there = _size(file)
         if ends > there:
             raise InputError(f"{file.name} has {there:,} bytes, but the sample ends at byte {ends:,}: truncated; copy it again")
-        found = {part: self._map(file, int(record[part]), T * self.bytes[part]) for part in PARTS}
+        mapped = np.memmap(file, np.uint8, "c")  # copy on write: nothing written reaches the file
+        found = {part: mapped[int(record[part]) :][: T * self.bytes[part]] for part in PARTS}
         states = {part: torch.from_numpy(found[part]).view(self.dtype).view(T, -1) for part in PARTS[3:]}
         ids = torch.from_numpy(np.array(found["input_ids"]).view("<i4"))
         masks = {part: torch.from_numpy(np.array(found[part])) for part in PARTS[1:3]}
@@ -80,7 +82,7 @@ class TargetCache:
     def problems(self) -> list[str]:
         """What is seen to be broken without reading a state: a cut index, absent and truncated shards."""
         found, records = [], self._records()
-        size = self.index.stat().st_size
+        size = _size(self.index)
         if size % RECORD.itemsize or len(records) != self.expected:
             found.append(
                 f"{self.index}: {size:,} bytes are {len(records)} samples, but manifest.json tells of {self.expected}: "
@@ -88,8 +90,7 @@ class TargetCache:
             )
         ends = np.max([records[part] + records["T"] * np.uint64(size) for part, size in self.bytes.items()], axis=0)
         for number, file in enumerate(self.shards):
-            its = ends[records["shard"] == number]
-            there = file.stat().st_size if file.exists() else 0
+            its, there = ends[records["shard"] == number], _size(file)
             if len(its) and int(its.max()) > there:
                 found.append(
                     f"{file}: {there:,} bytes, but its samples end at byte {int(its.max()):,}: {int((its > there).sum())} of "
@@ -100,6 +101,6 @@ class TargetCache:
     def _records(self) -> np.ndarray:
         return np.memmap(self.index, RECORD, "r", shape=(len(self),)) if len(self) else np.empty(0, RECORD)
 
-    @staticmethod
-    def _map(file: Path, first: int, size: int) -> np.ndarray:
-        return np.memmap(file, np.uint8, "c", first, (size,))  # copy on write: nothing written reaches the file
+
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0

@@ -9,18 +9,17 @@ import io
 import re
 import zipfile
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from .dump_deepspec import PARTS, TargetCache
 from .dump_sglang import is_whole, read_answer
 from .errors import InputError
-from .tensors import TensorFiles
+from .tensors import Lazy, TensorFiles
 
 Held = Mapping | Sequence[Mapping] | TargetCache  # one sample by name, or several by number
 UNPACKED = 2 * 2**30  # bytes a gzip file may unpack to; a sample of 8,192 tokens and six states of 7,168 takes 0.7 GB
@@ -53,23 +52,9 @@ class Samples(Sequence):
         return file if count is None else Part(file, i - self.ends[at] + count)
 
 
-class Row(Mapping):
+def row_of(files: TensorFiles, number: int) -> Mapping:
     """Index `number` of each tensor's first axis, read when it is asked for."""
-
-    def __init__(self, files: TensorFiles, number: int):
-        self.files, self.number = files, number
-
-    def __getitem__(self, name: str) -> Tensor:
-        return self.files.block(name, self.number, self.number + 1)[0]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.files
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.files)
-
-    def __len__(self) -> int:
-        return len(self.files)
+    return Lazy(files.headers, lambda name: files.block(name, number, number + 1)[0])
 
 
 def held_by(file: Path) -> Held:

@@ -16,6 +16,7 @@ import torch
 
 from .dump_states import States, joined
 from .errors import InputError
+from .tensors import at
 
 # Where token ids stand: plain, or in entries [log-probability, id, text].
 PROMPT = (("input_ids",), ("prompt_token_ids",), ("meta_info", "input_token_logprobs"))
@@ -98,9 +99,7 @@ def _sample(entries: list, prompt: list[int] | None, answer: list[int]) -> Mappi
 def _ids(found: Mapping, places: tuple[tuple[str, ...], ...]) -> list[int] | None:
     """The token ids at the first of `places` that has some."""
     for place in places:
-        held = found
-        for key in place:
-            held = held.get(key) if isinstance(held, Mapping) else None
+        held = at(found, place)
         plain = held if isinstance(held, list) else []
         entries = [entry[1] if isinstance(entry, list) and len(entry) > 1 else entry for entry in plain]
         if entries and all(type(entry) is int and 0 <= entry < 2**31 for entry in entries):

@@ -1,6 +1,6 @@
 """The few ways in which hidden states lie in a dumped file, each as a function from what the file holds to its states."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -17,25 +17,6 @@ class States:
     last: Tensor | None = None  # the last state, where it is kept apart
     kind: str | None = None  # of `last`, where the file tells more than its tool does
     note: str = ""  # what whoever uses them should know
-
-
-class Copied(Mapping):
-    """Streams, copied at each access: where one is the last state too, files are not written of two tensors on one memory."""
-
-    def __init__(self, streams: Mapping):
-        self.streams = streams
-
-    def __getitem__(self, label) -> Tensor:
-        return self.streams[label].clone()
-
-    def __contains__(self, label: object) -> bool:
-        return label in self.streams
-
-    def __iter__(self) -> Iterator:
-        return iter(self.streams)
-
-    def __len__(self) -> int:
-        return len(self.streams)
 
 
 Reader = Callable[[Mapping, int, int | None], States]  # from what is held, its number of tokens, that of streams if known

@@ -17,10 +17,11 @@ from tqdm import tqdm
 from .capture import Capture, Label
 from .dump_beside import ArrowMasks
 from .dump_deepspec import TargetCache
-from .dump_files import Part, Row, Samples, count_of, glance, held_by, keys_of
+from .dump_files import Part, Samples, count_of, glance, held_by, keys_of, row_of
 from .dump_formats import FORMATS, NOT_SAMPLES, Format, format_of, suffix_of
-from .dump_states import Copied, States
+from .dump_states import States
 from .errors import InputError
+from .tensors import Lazy
 
 LAST_KINDS = ("pre_norm", "post_norm", "none")
 SHOWN = 10  # broken files of which a warning tells the reason
@@ -58,7 +59,7 @@ class Dump:
         name, place = (name, f"{file}") if number is None else (f"{name}[{number}]", f"{file}, sample {number}")
         try:
             if number is not None:
-                held = Row(held, number) if self.format.stacked else held[number]
+                held = row_of(held, number) if self.format.stacked else held[number]
             return self._capture(name, held)
         except InputError as error:
             raise InputError(f"{place}: {error}") from None
@@ -89,16 +90,12 @@ class Dump:
             ids, mask, about["moved"] = self._moved_back(ids, mask, kept)
         labels: Sequence[Label] = self.streams or [f"slot{i}" for i in range(len(slots))]
         streams = {label: slot[kept] for label, slot in zip(labels, slots, strict=True)}
-        return Capture(
-            name=name,
-            token_ids=ids[kept],
-            loss_mask=mask[kept],
-            streams=Copied(streams) if last is slots[0] else streams,
-            last=None if last is None else last[kept],
-            last_kind="none" if last is None else self._last_kind(held, states),
-            known=dict.fromkeys(labels, self.how),
-            about={topic: told for topic, told in about.items() if told},
-        )
+        if last is slots[0]:  # copied at each access: files are not written of two tensors on one memory
+            whole, streams = streams, Lazy(streams, lambda label: whole[label].clone())
+        kind = "none" if last is None else self._last_kind(held, states)
+        last = None if last is None else last[kept]
+        known, about = dict.fromkeys(labels, self.how), {topic: told for topic, told in about.items() if told}
+        return Capture(name, ids[kept], mask[kept], streams, last, kind, known, about)
 
     def _kept(self, held: Mapping, mask: Tensor) -> tuple[slice, str]:
         """The tokens that are no padding, and what was left out."""
@@ -147,17 +144,16 @@ class Dump:
     def _split(self, slots: list[Tensor]) -> tuple[list[Tensor], Tensor | None, str]:
         """Streams, and the last slot apart where it is the last state: one more than streams are named, or told, or assumed."""
         more = len(slots) - len(self.streams) if self.streams else None
-        if more is not None and more not in (0, 1):
-            raise InputError(
-                f"holds {len(slots)} states, but {len(self.streams)} streams were named ({self.how}): expected as many, or one "
-                "fewer, where the last is the state before the head"
-            )
-        if more is not None and self.last_kind and (more == 1) != (self.last_kind != "none"):
-            raise InputError(
-                f"holds {len(slots)} states for {len(self.streams)} streams, which does not go with last={self.last_kind!r}"
-            )
         if more is not None:
-            apart, why = more == 1, f"{len(slots)} states for {len(self.streams)} named streams"
+            held, count = f"{len(slots)} states", len(self.streams)
+            if more not in (0, 1):
+                raise InputError(
+                    f"holds {held}, but {count} streams were named ({self.how}): expected as many, or one fewer, where the last "
+                    "is the state before the head"
+                )
+            if self.last_kind and (more == 1) != (self.last_kind != "none"):
+                raise InputError(f"holds {held} for {count} streams, which does not go with last={self.last_kind!r}")
+            apart, why = more == 1, f"{held} for {count} named streams"
         elif self.last_kind:
             apart, why = self.last_kind != "none", "as last= says"
         else:
@@ -186,9 +182,8 @@ def find_dump(folder: Path, streams: Sequence[int] | None = None, last: str | No
     Files that are seen to be broken, or to be something else, are told of in a warning and stay in the list: reading one
     raises. Raises InputError for files of two formats, when none can be read, and for `streams` or `last` that cannot be.
     """
-    if streams is not None and (
-        not isinstance(streams, Sequence) or not streams or len(set(streams)) < len(streams) or not all(map(_is_n, streams))
-    ):
+    named = streams if isinstance(streams, Sequence) and all(type(n) is int and n >= 0 for n in streams) else ()
+    if streams is not None and (not named or len(set(named)) < len(named)):
         raise InputError(f"streams: {streams!r}, expected the n of each state in the files, as (2, 15, 27)")
     if last is not None and last not in LAST_KINDS:
         raise InputError(f"last: {last!r}, expected one of {', '.join(LAST_KINDS)}")
@@ -266,7 +261,3 @@ def _candidates(folder: Path, *patterns: str) -> list[Path]:
 
 def _listed(keys: Sequence) -> str:
     return ", ".join(map(str, keys[:SHOWN])) or "nothing known"
-
-
-def _is_n(n: object) -> bool:
-    return isinstance(n, int) and not isinstance(n, bool) and n >= 0

@@ -80,10 +80,9 @@ def _prompt(found: object, name: str, tokens: Callable[[str | list], list[int]])
 
 
 def _asks(messages: object) -> bool:
-    good = (
-        isinstance(messages, list) and messages and all(isinstance(m, dict) and {"role", "content"} <= set(m) for m in messages)
-    )
-    return bool(good) and messages[-1]["role"] != "assistant"
+    if not isinstance(messages, list) or not messages:
+        return False
+    return all(isinstance(m, dict) and {"role", "content"} <= set(m) for m in messages) and messages[-1]["role"] != "assistant"
 
 
 def left_to_do(out: Path, prompts: Sequence[Prompt]) -> list[Prompt]:

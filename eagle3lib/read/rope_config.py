@@ -25,7 +25,7 @@ FAST, SLOW = 32.0, 1.0  # YaRN's beta_fast and beta_slow where the config has no
 
 def check_base(where: str, base: object) -> None:
     """Raises InputError for a rope base that is none: engines' own are 10,000 to 10,000,000."""
-    if isinstance(base, bool) or not isinstance(base, int | float) or not 1 < base < 1e15:
+    if type(base) not in (int, float) or not 1 < base < 1e15:
         raise InputError(f"{where}: rope_theta is {base!r:.40}, expected a number above 1, as 10000")
 
 
@@ -41,13 +41,12 @@ def read_rope(fields, head_dim: int, layout: Layout, latent: bool = False) -> Ro
         base, where = BASE, f"{layout.name} trains with base 10000 whatever rope_theta ({base:g}) says: {layout.source}"
     fields.sources["rope"] = where
     partial = fields.get("partial_rotary_factor") or scaling.get("partial_rotary_factor") or 1
-    if isinstance(partial, bool) or not isinstance(partial, int | float) or not 0 < partial <= 1:
+    if type(partial) not in (int, float) or not 0 < partial <= 1:
         raise InputError(f"{fields.name}: partial_rotary_factor is {partial!r}, expected a share of each head, as 0.5")
-    if int(head_dim * partial) < 4:
-        raise InputError(
-            f"{fields.name}: partial_rotary_factor {partial} leaves {int(head_dim * partial)} channels to turn: 4 or more"
-        )
-    plain = Rope.plain(float(base), int(head_dim * partial))
+    turned = int(head_dim * partial)
+    if turned < 4:
+        raise InputError(f"{fields.name}: partial_rotary_factor {partial} leaves {turned} channels to turn: 4 or more")
+    plain = Rope.plain(float(base), turned)
     if partial != 1:
         plain = replace(plain, about=f"{plain.about}, on {partial:.0%} of each head")
     if kind == "dynamic":
@@ -65,11 +64,8 @@ def mla_scale(fields) -> float:
     `modeling_deepseek_v3`; vLLM `deepseek_yarn`).
     """
     scaling, kind = _scaling(fields)
-    return (
-        yarn_gain(float(scaling["factor"]), float(scaling["mscale_all_dim"])) ** 2
-        if kind == "yarn" and scaling.get("mscale_all_dim")
-        else 1.0
-    )
+    scaled = kind == "yarn" and scaling.get("mscale_all_dim")
+    return yarn_gain(float(scaling["factor"]), float(scaling["mscale_all_dim"])) ** 2 if scaled else 1.0
 
 
 def _scaling(fields) -> tuple[Mapping, str]:
@@ -86,10 +82,8 @@ def _scaling(fields) -> tuple[Mapping, str]:
     kind = next(iter(said.values()), "default")
     if not isinstance(kind, str) or kind not in SCALINGS:
         raise InputError(f"{fields.name}: rope type {kind!r} is not one this library runs ({', '.join(SCALINGS)})")
-    numbers = [key for key in (*SCALINGS[kind], *OPTIONAL)
-               if key in SCALINGS[kind] or scaling.get(key)]  # fmt: skip
-    bad = [key for key in numbers if isinstance(scaling.get(key), bool) or not isinstance(scaling.get(key), int | float)
-           or not 0 < scaling[key] < math.inf]  # fmt: skip
+    numbers = (*SCALINGS[kind], *(key for key in OPTIONAL if scaling.get(key)))
+    bad = [key for key in numbers if type(scaling.get(key)) not in (int, float) or not 0 < scaling[key] < math.inf]
     if bad:
         raise InputError(f"{fields.name}: rope type {kind!r} needs numbers above zero under {', '.join(bad)}; it has {scaling}")
     if kind == "llama3" and scaling["low_freq_factor"] >= scaling["high_freq_factor"]:

@@ -59,9 +59,8 @@ class Target:
         return found
 
     def _name(self, candidates: tuple[str, ...]) -> str:
-        for name in candidates:
-            if name in self.files.headers:
-                return name
+        if name := next((name for name in candidates if name in self.files), None):
+            return name
         raise InputError(f"{self.path}: has none of {', '.join(candidates[:3])}, …: give the folder of the target's own weights")
 
     @cached_property
@@ -76,7 +75,7 @@ class Target:
     @property
     def _head_name(self) -> str:
         """Its head, or its embedding where it has no head of its own (tied)."""
-        return next((name for name in HEAD if name in self.files.headers), None) or self._name(EMBEDDING)
+        return self._name(HEAD if any(name in self.files for name in HEAD) else EMBEDDING)
 
     @property
     def head_shape(self) -> tuple[int, ...]:
@@ -85,17 +84,15 @@ class Target:
 
     def head_rows(self, ids: Int[Tensor, " N"]) -> Float[Tensor, "N Ht"]:
         """Rows `ids` of its head; of its embedding where it has no head of its own (tied)."""
-        name = self._head_name
-        rows = self.files.headers[name].shape[0]
+        name, rows = self._head_name, self.head_shape[0]
         if len(ids) and int(ids.max()) >= rows:
             raise InputError(f"{self.path}: {name} has {rows} rows, but token {int(ids.max())} was asked for: another target")
         return self.files.rows(name, ids)
 
     def head_blocks(self, rows: int) -> Iterator[tuple[int, Float[Tensor, "N Ht"]]]:
         """Its head (its embedding where tied), `rows` rows at a time: number of the first row, and the rows."""
-        name = self._head_name
-        for first in range(0, self.files.headers[name].shape[0], rows):
-            yield first, self.files.block(name, first, first + rows)
+        for first in range(0, self.head_shape[0], rows):
+            yield first, self.files.block(self._head_name, first, first + rows)
 
     def norm(self) -> Float[Tensor, " Ht"]:
         """Weight of its final norm."""

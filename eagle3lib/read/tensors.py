@@ -4,7 +4,7 @@ import json
 import os
 import pickle
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +32,25 @@ class Header:
     file: Path
     shape: tuple[int, ...]
     dtype: torch.dtype
+
+
+class Lazy(Mapping):
+    """Values by the keys of `keys`, each made by `read` when it is asked for, and not kept. Asking for a key makes none."""
+
+    def __init__(self, keys: Mapping, read: Callable):
+        self._keys, self._read = keys, read
+
+    def __getitem__(self, key):
+        return self._read(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __iter__(self) -> Iterator:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
 
 
 class TensorFiles(Mapping):
@@ -89,12 +108,9 @@ def _open(file: Path):
             return safe_open(file, "pt", "cpu")
         zipped = zipfile.is_zipfile(file)  # files of torch before 1.6 are none, and cannot be mapped
         loaded = torch.load(file, map_location="cpu", mmap=zipped, weights_only=True)
-    except FileNotFoundError:
-        if file.exists():  # what safetensors calls a file that may not be read
-            raise InputError(f"{file}: may not be read: give yourself permission (chmod)") from None
-        raise InputError(f"{file}: no such file") from None
-    except PermissionError:
-        raise InputError(f"{file}: may not be read: give yourself permission (chmod)") from None
+    except (FileNotFoundError, PermissionError):  # safetensors calls a file that may not be read not found
+        why = "may not be read: give yourself permission (chmod)" if file.exists() else "no such file"
+        raise InputError(f"{file}: {why}") from None
     except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(

@@ -58,23 +58,21 @@ def read_vocab_map(path: str | Path) -> Int64[Tensor, " Vd"]:
 
 def _settled(file: Path, told: Tensor, marks: Tensor | None) -> Tensor:
     """Target ids, whether `told` holds offsets or ids; refused where neither `marks` nor the numbers say which."""
-    readings = {"offsets": told + torch.arange(len(told)), "ids": told}
+    readings = (told + torch.arange(len(told)), told)  # offsets, ids
     if marks is not None:
         tokens = _marked(file, marks)
-        fits = [ids for ids in readings.values() if torch.equal(ids.sort().values, tokens)]
+        fits = [ids for ids in readings if torch.equal(ids.sort().values, tokens)]
         if not fits:
             raise InputError(
                 f"{file}: {OFFSETS} leads to other tokens than the {len(tokens)} that {MARKS} marks, as offsets and as ids: they "
                 "are not of one vocabulary; make both again"
             )
         return fits[0]  # both fit for a single token alone, which is the same then
-    possible = [name for name, ids in readings.items() if _possible(ids, None)]
+    possible = [ids for ids in readings if _possible(ids, None)]
     if len(possible) == 2:
-        raise InputError(
-            f"{file}: {OFFSETS} may hold offsets (target id minus draft id) or ids, and nothing settles which: put {MARKS} "
-            "beside it"
-        )
-    return readings[possible[0] if possible else "offsets"]
+        either = f"{OFFSETS} may hold offsets (target id minus draft id) or ids"
+        raise InputError(f"{file}: {either}, and nothing settles which: put {MARKS} beside it")
+    return (possible or readings)[0]
 
 
 def _possible(ids: Tensor, V: int | None) -> bool:
@@ -84,9 +82,8 @@ def _possible(ids: Tensor, V: int | None) -> bool:
 
 def _marked(file: Path, marks: Tensor) -> Tensor:
     if bool(((marks != 0) & (marks != 1)).any()) or not bool(marks.any()):
-        raise InputError(
-            f"{file}: {MARKS} marks {int((marks != 0).sum())} of {len(marks)} tokens, expected true or false for each"
-        )
+        marked = int((marks != 0).sum())
+        raise InputError(f"{file}: {MARKS} marks {marked} of {len(marks)} tokens, expected true or false for each")
     return marks.nonzero()[:, 0]
 
 
@@ -102,20 +99,15 @@ def _held(file: Path) -> dict:
     """What `file` holds, by its bare name."""
     if file.suffix == ".npy":
         try:
-            lone = torch.from_numpy(np.load(file, allow_pickle=False))
+            held = torch.from_numpy(np.load(file, allow_pickle=False))
         except Exception as error:  # no numpy file, a cut one, or Python objects, which are never unpickled
             raise InputError(f"{file}: cannot be read as an array of numbers ({error}): copy it again") from None
-        return _lone(file, lone)
-    held = TensorFiles([file]) if file.suffix == ".safetensors" else unpickled(file)
-    if isinstance(held, Tensor):
-        return _lone(file, held)
+    else:
+        held = TensorFiles([file]) if file.suffix == ".safetensors" else unpickled(file)
+    if isinstance(held, Tensor):  # without a name: t2d where it holds truth values or its file is called so, else d2t
+        return {MARKS if held.dtype == torch.bool or file.stem == MARKS else OFFSETS: held}
     if not isinstance(held, Mapping):
         raise InputError(f"{file}: holds a {type(held).__name__}, expected a vocabulary map: give another file")
     names = [(str(name).split(".")[-1], name) for name in held]
     found = {bare: held[name] for bare, name in names if bare in (OFFSETS, MARKS, IDS, SIZE)}
     return found or dict.fromkeys(map(str, held))
-
-
-def _lone(file: Path, tensor: Tensor) -> dict:
-    """A tensor without a name is t2d where it holds truth values or its file is called so, else d2t."""
-    return {MARKS if tensor.dtype == torch.bool or file.stem == MARKS else OFFSETS: tensor}

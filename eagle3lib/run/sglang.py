@@ -26,7 +26,6 @@ many entries as tokens were generated, so that one token must be: #28496. `/serv
 server's arguments by name: `http_server.server_info`. `/tokenize`: `serving_tokenize.OpenAIServingTokenize`.
 """
 
-import argparse
 import json
 import sys
 import urllib.error
@@ -42,6 +41,7 @@ from ..read.capture import Capture, Label
 from ..read.captures import SIDECAR, Captures, write_captures
 from ..read.errors import InputError
 from ..read.prompts import Prompt, left_to_do, read_prompts
+from .recorder import parser_of, run, stream_numbers
 
 FLAGS = "--enable-return-hidden-states --disable-radix-cache --chunked-prefill-size -1"
 TIMEOUT = 1800  # seconds for one answer: a long one takes minutes, and so does printing its states as text
@@ -147,10 +147,6 @@ class Recording:
     def __len__(self) -> int:
         return len(self.prompts)
 
-    @property
-    def _claim(self) -> str:
-        return "" if isinstance(self.labels[0], str) else "; of which layer, as --streams says"
-
     def __iter__(self) -> Iterator[Capture]:
         for prompt in self.prompts:
             try:
@@ -168,14 +164,11 @@ class Recording:
                 "without an EAGLE3 drafter returns the last state alone, which is of no use here"
             )
         slots = rows.split(rows.shape[1] // n, dim=1)
-        return Capture(
-            name=prompt.name,
-            token_ids=torch.tensor(ids),
-            loss_mask=torch.arange(len(ids)) >= (prompt.answered or len(prompt.ids)),
-            streams=dict(zip(self.labels, slots, strict=True)),
-            known={label: f"slot {i} of what SGLang gives its drafter{self._claim}" for i, label in enumerate(self.labels)},
-            about={**prompt.about, "finish": finish},
-        )
+        claim = "" if isinstance(self.labels[0], str) else "; of which layer, as --streams says"
+        streams, mask = dict(zip(self.labels, slots, strict=True)), torch.arange(len(ids)) >= (prompt.answered or len(prompt.ids))
+        known = {label: f"slot {i} of what SGLang gives its drafter{claim}" for i, label in enumerate(self.labels)}
+        about = {**prompt.about, "finish": finish}
+        return Capture(prompt.name, torch.tensor(ids), mask, streams, known=known, about=about)
 
 
 def record_sglang(
@@ -201,29 +194,12 @@ def record_sglang(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m eagle3lib.run.sglang", description=__doc__.splitlines()[0])
+    parser = parser_of("sglang", __doc__, "input_ids, or text", 256)
     parser.add_argument("--url", default="http://127.0.0.1:30000", help="of the server (default: %(default)s)")
-    parser.add_argument("--prompts", required=True, help="a JSON-lines file: input_ids, or text, and maybe name")
-    parser.add_argument("--out", required=True, help="folder for the captures; an interrupted recording in it goes on")
-    parser.add_argument("--streams", help="n of the streams that the server captures, ascending: 2,30,58")
-    parser.add_argument("--max-new-tokens", type=int, default=256, help="longest answer (default: %(default)s)")
+    parser.add_argument("--streams", type=stream_numbers, help="n of the streams that the server captures, ascending: 2,30,58")
     args = parser.parse_args(arguments)
-    try:
-        streams = [int(n) for n in args.streams.split(",")] if args.streams else None
-    except ValueError:
-        parser.error(f"--streams: {args.streams!r}, expected numbers as 2,30,58")
-    try:
-        captures = record_sglang(args.url, args.prompts, args.out, streams, args.max_new_tokens)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
-        code = 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        code = 130
-    else:
-        print(f"{captures}: recorded in {args.out}")
-        return 0
-    if (Path(args.out) / SIDECAR).exists():
+    code = run(lambda: record_sglang(**vars(args)), args.out)
+    if code == 2 and (Path(args.out) / SIDECAR).exists():  # the server may have gone meanwhile
         print(f"what is finished is in {args.out}; the same command goes on from there", file=sys.stderr)
     return code
 

@@ -21,7 +21,7 @@ from ..run.drafter import Drafter, Memory
 
 ROWS = 512  # of a long sample the first so many rows are followed: no row looks ahead, so they are exact
 # Two ways to sum the same numbers differ by rounding; a wrong norm, flag or position moves a row by a hundredth or more.
-LIMITS = {torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+LIMITS = {torch.float64: 1e-5, torch.float32: 1e-5, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 
 
 class ByHand:
@@ -175,8 +175,7 @@ class Checks:
         """Compare each of `mine` with the reference of its name: integers exactly, others row by row, relative to its row."""
         for name, tensor in mine.items():
             apart = difference(tensor, reference[name])
-            limit = LIMITS.get(tensor.dtype, LIMITS[torch.float32]) if tensor.is_floating_point() else 0
-            verdict = "passed" if apart <= limit else "DIFFERS"
+            verdict = "passed" if apart <= LIMITS.get(tensor.dtype, 0) else "DIFFERS"
             told = f"{apart:.0e}" if apart else "0"
             self.made.append({"tensor": name, "shape": list(tensor.shape), "difference": told, "verdict": verdict})
         if not self.quiet:  # one print: several may be stored apart

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import fields
 
 from ..read.config import FLAGS
@@ -12,6 +13,9 @@ from ..read.rope import Rope
 from ..read.rope_config import check_base
 
 FROM_TENSORS = {f.name for f in fields(Recipe)} - {"streams", "eps", "rope", "sources", *FLAGS}  # widths and counts
+
+
+TRUTH = {"true": True, "false": False}
 
 
 def pairs(changes: Sequence[str]) -> list[tuple[str, str]]:
@@ -48,9 +52,9 @@ def with_changes(recipe: Recipe, changes: Sequence[str]) -> Recipe:
 
 def _field(name: str, value: str) -> object:
     if name in FLAGS:
-        if value.lower() not in ("true", "false"):
-            raise InputError(f"--set {name}={value}: expected true or false")
-        return value.lower() == "true"
+        if value.lower() in TRUTH:
+            return TRUTH[value.lower()]
+        raise InputError(f"--set {name}={value}: expected true or false")
     if name == "streams":
         try:
             return tuple(int(n) for n in value.strip("()[]").split(","))
@@ -60,10 +64,7 @@ def _field(name: str, value: str) -> object:
 
 
 def _number(name: str, value: str) -> float:
-    try:
-        number = float(value)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise InputError(f"--set {name}={value}: expected a number above zero")
-    return number
+    with suppress(ValueError):
+        if 0 < float(value) < math.inf:
+            return float(value)
+    raise InputError(f"--set {name}={value}: expected a number above zero")

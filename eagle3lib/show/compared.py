@@ -9,6 +9,7 @@ from ..judge.finding import Findings
 from ..measure.acceptance import Acceptance
 from ..measure.compare import FEWEST, MOST, Comparison
 from ..measure.intervals import told as shown
+from .printed import with_intervals
 from .readings import caveats
 
 LISTED = 3  # drafters named in a sentence; the table has them all
@@ -90,18 +91,9 @@ def curves(found: Mapping[str, Acceptance | str], ranked: Comparison) -> str:
 def table(ranked: Comparison) -> pd.DataFrame:
     """`Comparison.table()` as text: numbers with their intervals."""
     table = ranked.table()
-
-    def column(name: str, digits: int = 3) -> list[str]:
-        return [shown(*triple, digits) for triple in zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)]
-
-    return pd.DataFrame(
-        {
-            "accept length": column("accept length"),
-            "difference to the first": column("difference"),
-            "corrected p": ["-" if p != p else f"{p:.1g}" for p in table.p],
-            "prompts needed": table["prompts needed"].map(needed),
-            "step-1 accuracy": [shown(x, x, float("nan"), 3).split(" ")[0] for x in table["step-1 accuracy"]],
-            "beside the first": table["beside the first"],
-        },
-        index=table.index,
-    )
+    as_text = {
+        "p": table.p.map(lambda p: "-" if p != p else f"{p:.1g}"),
+        "prompts needed": table["prompts needed"].map(needed),
+        "step-1 accuracy": table["step-1 accuracy"].map(lambda share: "-" if share != share else f"{share:.3f}"),
+    }
+    return with_intervals(table).assign(**as_text).rename(columns={"difference": "difference to the first", "p": "corrected p"})

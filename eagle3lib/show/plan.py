@@ -189,9 +189,6 @@ def check_inputs(inputs: Mapping[str, Path]) -> None:
         open_checkpoint(inputs["CHECKPOINT"], target=inputs.get("TARGET"))
     elif "TARGET" in inputs:
         open_target(inputs["TARGET"])
-    for name in ("CAPTURES", "SERVED"):
+    for name, read in (("CAPTURES", read_captures), ("SERVED", read_captures), ("LOG", read_served)):
         if name in inputs:
-            read_captures(inputs[name])
-    log = inputs.get("LOG")
-    if log:
-        read_served(log)
+            read(inputs[name])

@@ -1,6 +1,7 @@
 """Readings: the sentence that stands beside a figure, written from the numbers that the figure shows."""
 
 import re
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -81,30 +82,26 @@ def upper(text: str) -> str:
 def norms(summary: pd.DataFrame, trained: tuple, served: tuple, left: str = "as trained", right: str = "as served") -> str:
     """What the norms of the two sets of slots say, slot by slot, with their medians. Markdown."""
     if tuple(trained) == tuple(served):
-        medians = ", ".join(f"{_streams([n])} {summary.loc[n, 'median']:.3g}" for n in trained)
+        medians = ", ".join(f"{label(n)} {summary.loc[n, 'median']:.3g}" for n in trained)
         return f"The same streams on both sides; median row norms: {medians}."
     lines = []
     for slot, (mine, theirs) in enumerate(zip(trained, served, strict=True), start=1):
         a, b = summary.loc[mine, "median"], summary.loc[theirs, "median"]
         times = max(a, b) / min(a, b)
         size = f"**{times:.0f} times** {'larger' if b > a else 'smaller'}" if times >= STANDS_OUT else f"{b / a:.1f} times"
-        same = mine == theirs
-        lines.append(
-            f"slot {slot} is {label(mine)} in both"
-            if same
-            else f"slot {slot}: rows of norm {a:.3g} ({label(mine)}) {left}, {b:.3g} ({label(theirs)}) {right}, {size}"
-        )
+        apart = f"slot {slot}: rows of norm {a:.3g} ({label(mine)}) {left}, {b:.3g} ({label(theirs)}) {right}, {size}"
+        lines.append(f"slot {slot} is {label(mine)} in both" if mine == theirs else apart)
     return upper("; ".join(lines)) + "."
 
 
-def accept_length(curves: dict[str, Acceptance], steps: int) -> str:
+def accept_length(curves: Mapping[str, Acceptance], steps: int) -> str:
     """Accept length of each curve at K = `steps`, with its interval. Markdown."""
-    parts, prompts = [], {name: len(found.counts(steps)) for name, found in curves.items()}
-    alike = len(set(prompts.values())) == 1
+    prompts = {name: f"{len(found.counts(steps))} prompts" for name, found in curves.items()}
+    alike, parts = len(set(prompts.values())) == 1, []
     for name, found in curves.items():
-        each = "" if alike else f" ({prompts[name]} prompts)"
+        each = "" if alike else f" ({prompts[name]})"
         parts.append(f"{name} **{shown(found.tau(steps), *found.interval(steps))}**{each}")
-    over = f"{next(iter(prompts.values()))} prompts" if alike else "prompts"
+    over = next(iter(prompts.values())) if alike else "prompts"
     return f"Tokens a round at K = {steps}, with 95 % intervals over {over}: " + "; ".join(parts) + "."
 
 
@@ -112,11 +109,8 @@ def start(table: pd.DataFrame, missing: list[str]) -> str:
     """What the files at hand can answer, and what the next ones would decide. Markdown."""
     yes = table["can it be answered"].eq("yes")
     told = f"**{yes.sum()} of {len(table)} questions can be answered with these files.**"
-    if not yes.all():
-        told += " Not yet: " + ", ".join(table.index[~yes]) + "."
-    if missing:
-        told += " Not at hand: " + "; ".join(missing) + "."
-    return told
+    told += "" if yes.all() else f" Not yet: {', '.join(table.index[~yes])}."
+    return told + (f" Not at hand: {'; '.join(missing)}." if missing else "")
 
 
 def recording(ckpt: Checkpoint | None, plan: pd.DataFrame | None) -> str:
@@ -139,7 +133,7 @@ def checkpoint(ckpt: Checkpoint, tensors: pd.DataFrame) -> str:
     left = [f"`{name}` ({why})" for name, why in tensors.provenance.items() if why.startswith("untouched")]
     layers = "one layer" if r.n_layers == 1 else f"{r.n_layers} layers"
     streams = f"{_streams(r.streams)} ({r.sources['streams']})" if r.streams else f"{r.n_streams} streams that nobody names"
-    told = [
+    told = (
         f"**An EAGLE-3 drafter of {layers}, as {ckpt.layout.name} writes it, "
         f"for a target {r.target_hidden_size:,} wide. It asks for {streams}.**",
         f"{len(tensors)} tensors are used, {len(ckpt.ignored)} ignored, none unexplained; {parameters / 1e6:.1f} M parameters in "
@@ -147,9 +141,8 @@ def checkpoint(ckpt: Checkpoint, tensors: pd.DataFrame) -> str:
         f"The target's, by value: {', '.join(copied)}." if copied else "None is the target's." if ckpt.target else "",
         f"**Left as they were made, so never trained: {', '.join(left)}.**" if left else "None looks as if it was never trained.",
         f"It knows {r.draft_vocab_size:,} of {r.vocab_size:,} tokens ({r.draft_vocab_size / r.vocab_size:.1%}).",
-    ]
-    if ckpt.target is None:
-        told.append("No target was given, so what is the target's could not be told.")
+        "" if ckpt.target else "No target was given, so what is the target's could not be told.",
+    )
     return " ".join(filter(None, told))
 
 
@@ -175,22 +168,16 @@ def slots(table: pd.DataFrame) -> str:
     """Which recorded streams are the embedding, and how far the others are from it. Markdown."""
     if table.empty:
         return "Not measured: no stream is as wide as the embedding."
-    near = table[table["distance to the embedding"] < NEAR]
-    if len(near) == 0:
+    away = table["distance to the embedding"]
+    near, others = away[away < NEAR], away[away >= NEAR]
+    if near.empty:
         return "No recorded stream is the embedding of its own tokens."
-    one = near.iloc[0]
-    others = table[table["distance to the embedding"] >= NEAR]["distance to the embedding"]
     nearest = f"; the nearest of the others is {others.min():.0f} embedding norms away" if len(others) else ""
-    return f"{_streams(near.index)} is the embedding of its own tokens (distance {one.iloc[0]:.1g}){nearest}."
+    return f"{_streams(near.index)} is the embedding of its own tokens (distance {near.iloc[0]:.1g}){nearest}."
 
 
 def at_server(
-    reference: pd.DataFrame,
-    server: pd.DataFrame,
-    handed: Probe,
-    there: dict[str, Acceptance],
-    steps: int,
-    checks: Findings,
+    reference: pd.DataFrame, server: pd.DataFrame, handed: Probe, there: dict[str, Acceptance], steps: int, checks: Findings
 ) -> str:
     """What the server hands over: the probe's finding on its states, accept lengths, and sizes beside the reference. Markdown.
 
@@ -222,14 +209,12 @@ def positions(norms: pd.DataFrame) -> str:
     """How much louder position 0 is than the rest, for the stream where that is most. Markdown."""
     first = norms[norms.position == 0].groupby("stream").norm.median()
     times = (first / norms[norms.position > 0].groupby("stream").norm.median()).sort_values()
-    if times.iloc[-1] < STANDS_OUT:
-        return (
-            f"Position 0 is as loud as the others: at most {times.iloc[-1]:.1f} times their median, in {label(times.index[-1])}."
-        )
+    (least, most), (low, high) = (label(times.index[i]) for i in (0, -1)), times.iloc[[0, -1]]
+    if high < STANDS_OUT:
+        return f"Position 0 is as loud as the others: at most {high:.1f} times their median, in {most}."
     return (
-        f"Position 0 is an attention sink: in {_streams([times.index[-1]])} its norm is **{times.iloc[-1]:.0f} times** the "
-        f"median of the others, in {_streams([times.index[0]])} {times.iloc[0]:.1f} times. It belongs to no token, and medians "
-        "here leave it out."
+        f"Position 0 is an attention sink: in {most} its norm is **{high:.0f} times** the median of the others, in {least} "
+        f"{low:.1f} times. It belongs to no token, and medians here leave it out."
     )
 
 
@@ -237,11 +222,8 @@ def distributions(norms: pd.DataFrame) -> str:
     """How wide the row norms of each stream spread. Markdown."""
     kept = norms[norms.position > 0].groupby("stream").norm
     variation = (kept.std() / kept.mean()).sort_values()
-    return (
-        "Standard deviation over mean of the row norms: "
-        + ", ".join(f"{_streams([s])} {v:.2f}" for s, v in variation.items())
-        + "."
-    )
+    parts = ", ".join(f"{label(stream)} {value:.2f}" for stream, value in variation.items())
+    return f"Standard deviation over mean of the row norms: {parts}."
 
 
 def probe(probe: Probe, default: bool = False) -> str:
@@ -264,16 +246,13 @@ def probe(probe: Probe, default: bool = False) -> str:
 
 def lens(summary: pd.DataFrame) -> str:
     """What each stream predicts by itself, and whether the recording is sound. Markdown."""
-    parts = [f"{_streams([s])} {row.agreement:.3f}" for s, row in summary.iterrows() if s != "last"]
-    told = "Through the target's own norm and head each stream gives the text's next token in this share of rows: "
-    told += ", ".join(parts) + "."
-    if "last" in summary.index:
-        last = summary.loc["last", "agreement"]
-        verdict = (
-            "text, tokens and states belong together, and the text is the target's own greedy one"
-            if last > SOUND
-            else "the text is not the target's own greedy one (sampled, or another model's), or rows and tokens do not belong "
-            "together"
-        )
-        told += f" The last state gives it in **{last:.3f}**: {verdict}."
-    return told
+    parts = ", ".join(f"{label(s)} {share:.3f}" for s, share in summary.agreement.items() if s != "last")
+    told = f"Through the target's own norm and head each stream gives the text's next token in this share of rows: {parts}."
+    if "last" not in summary.index:
+        return told
+    last = summary.agreement["last"]
+    sound = "text, tokens and states belong together, and the text is the target's own greedy one"
+    unsound = (
+        "the text is not the target's own greedy one (sampled, or another model's), or rows and tokens do not belong together"
+    )
+    return f"{told} The last state gives it in **{last:.3f}**: {sound if last > SOUND else unsound}."

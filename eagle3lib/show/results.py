@@ -15,7 +15,7 @@ from .readings import accept_length, caveats, upper
 
 def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame, checks: Findings) -> str:
     """Accept length of each curve at K = `steps`, and beside what serving or live decoding gave. Markdown."""
-    told, beside = caveats(checks) + accept_length(dict(curves), steps), []
+    told, beside = caveats(checks) + accept_length(curves, steps), []
     for name, found in curves.items():
         rows = live[(live.name == name) & live.K.isin(list(found.walks))]
         apart = {int(K): tau - found.tau(int(K)) for K, tau in zip(rows.K, rows["accept length"], strict=True)}
@@ -23,8 +23,9 @@ def acceptance(curves: Mapping[str, Acceptance], steps: int, live: pd.DataFrame,
             worst = max(apart, key=lambda K: abs(apart[K]))
             one = steps if steps in apart else worst
             most = f" (K = {', '.join(map(str, apart))}, most at K = {worst})" if len(apart) > 1 else ""
-            here = f"{name} {found.tau(one) + apart[one]:.2f} at K = {one}"
-            beside.append(f"{here}, **{apart[worst]:+.3f}** beside the prediction{most}")
+            beside.append(
+                f"{name} {found.tau(one) + apart[one]:.2f} at K = {one}, **{apart[worst]:+.3f}** beside the prediction{most}"
+            )
     if beside:
         told += " Measured where it is served, or live: " + "; ".join(beside) + "."
     for _, row in live[live.K == 0].iterrows():
@@ -38,8 +39,9 @@ def flat_from(curves: Mapping[str, Acceptance]) -> str:
     for name, found in curves.items():
         steps = sorted(found.walks)
         flat = next(K for K in steps if all(found.tau(more) - found.tau(K) < 0.01 for more in steps if more > K))
-        grows = flat == steps[-1]
-        parts.append(f"{name} still grows at K = {flat}" if grows else f"{name} gains less than 0.01 beyond **K = {flat}**")
+        parts.append(
+            f"{name} " + (f"still grows at K = {flat}" if flat == steps[-1] else f"gains less than 0.01 beyond **K = {flat}**")
+        )
     return upper("; ".join(parts)) + "."
 
 
@@ -53,12 +55,11 @@ def accuracies(
     parts = []
     for name, acc in found.items():
         last = int(acc.rows.sum(0).nonzero()[0][-1]) + 1  # the last step that a text is long enough for
-        shape = f"{acc.marginal(last):.3f} at step {last}"
-        parts.append(f"{name} **{shown(acc.marginal(1), *acc.interval(1), 3)}** at step 1, {shape}")
-    told = "Marginal accuracy: " + "; ".join(parts) + "."
+        at_first = shown(acc.marginal(1), *acc.interval(1), 3)
+        parts.append(f"{name} **{at_first}** at step 1, {acc.marginal(last):.3f} at step {last}")
     first = next(iter(found.values()))
     known = first.known[:, 0].sum() / first.rows[:, 0].sum()
-    told += f" {known:.1%} of the target's tokens are in the draft vocabulary"
+    told = f"Marginal accuracy: {'; '.join(parts)}. {known:.1%} of the target's tokens are in the draft vocabulary"
     told += ": no drafter of it can do better." if known < 1 else "."
     if claimed is None:
         return told
@@ -100,9 +101,7 @@ def where_it_works(positions: pd.DataFrame, requests: pd.DataFrame, mean: tuple[
 
 def token_map(tokens: pd.DataFrame, name: str, steps: int) -> str:
     """How the answer's tokens came to be. Markdown."""
-    counts = tokens.what.value_counts()
-    accepted, own = int(counts.get("accepted", 0)), int(counts.get("target", 0))
-    rejected = int((tokens.guess >= 0).sum())
+    accepted, own, rejected = tokens.what.eq("accepted").sum(), tokens.what.eq("target").sum(), tokens.guess.ge(0).sum()
     return (
         f"{name}, K = {steps}: **{accepted}** of {accepted + own} tokens were drafted, {own} the target wrote itself, one "
         f"in each round that did not end the text; in {rejected} rounds a draft was rejected."
@@ -129,22 +128,23 @@ def state(states: Mapping[str, pd.DataFrame], shares: Mapping[str, Mapping[str, 
 
 def case(measured: pd.DataFrame, times: RoundTime, baseline: float, claimed: float, asked: int) -> str:
     """What a first setting's own numbers say before anything is run. Markdown."""
-    first = measured.iloc[0]
+    first, over = measured.iloc[0], speed_table(times, baseline, claimed, range(1, 16))["over baseline, flat"]
     need, most = first["break-even accept length"], first["highest possible"]
-    ceiling = first["ceiling, tokens a second"]
-    verdict = (
-        f"**With K = {first.K:.0f} no drafter could have paid.** A round took {first['ms a round']:.1f} ms, as long as "
-        f"{need:.2f} tokens without a drafter, and yields at most {most:.0f}: a perfect one would have reached {ceiling:.0f} "
-        f"tokens a second beside {baseline:.0f}."
-        if need > most
-        else f"**With K = {first.K:.0f} drafting pays from an accept length of {need:.2f} on**; it reached "
-        f"{first['accept length']:.2f}, and a perfect drafter {ceiling:.0f} tokens a second."
-    )
-    table = speed_table(times, baseline, claimed, range(1, 16))
-    best = table["over baseline, flat"].idxmax()
+    ceiling, best = first["ceiling, tokens a second"], over.idxmax()
+    if need > most:
+        verdict = (
+            f"**With K = {first.K:.0f} no drafter could have paid.** A round took {first['ms a round']:.1f} ms, as long as "
+            f"{need:.2f} tokens without a drafter, and yields at most {most:.0f}: a perfect one would have reached {ceiling:.0f} "
+            f"tokens a second beside {baseline:.0f}."
+        )
+    else:
+        verdict = (
+            f"**With K = {first.K:.0f} drafting pays from an accept length of {need:.2f} on**; it reached "
+            f"{first['accept length']:.2f}, and a perfect drafter {ceiling:.0f} tokens a second."
+        )
     return verdict + (
         f" {asked} draft tokens were asked for and {first.K:.0f} step made {first.K:.0f} of them. A drafter right {claimed:.1%} "
-        f"of the time at every step could have reached **{table['over baseline, flat'][best]:.2f} times** the baseline, at "
+        f"of the time at every step could have reached **{over[best]:.2f} times** the baseline, at "
         f"K = {best}: the flag stood before the drafter."
     )
 

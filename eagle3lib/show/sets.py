@@ -61,8 +61,6 @@ def slow_beside_fast(drafter: Drafter, capture: Capture, hits: Hits, steps: int)
         slowly = draft_slowly(drafter, g[: t + 1], ids[: t + 2], steps)
         accepted = next((k for k in range(steps) if slowly[k] != int(ids[t + 2 + k])), steps)
         fast = int(hits.leading()[t].clip(max=steps))
-        rows.append(
-            {"row": t, "drafted slowly": slowly, "accepted": accepted, "by the fast pass": fast, "equal": accepted == fast}
-        )
+        rows.append((t, slowly, accepted, fast, accepted == fast))
     columns = ["row", "drafted slowly", "accepted", "by the fast pass", "equal"]
     return pd.DataFrame(rows, columns=columns).set_index("row")

@@ -6,10 +6,10 @@ import pandas as pd
 
 from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
-from ..measure.intervals import told
 from ..read.capture import Capture, Label
 from ..read.served import Served
 from .figures import label
+from .printed import with_intervals
 from .sets import Rows
 
 
@@ -25,12 +25,11 @@ def slots(
     table = pd.DataFrame(index=pd.Index(streams, name="stream", dtype=object))
     for name, chosen in (("trained as", trained), ("served as", served)):
         table[name] = [", ".join(f"slot {i + 1}" for i, s in enumerate(chosen) if s == stream) or "-" for stream in streams]
+    called = {"median": "median norm", "distance to the embedding": "distance to the embedding",
+              "agreement": "next token by the target's head"}  # fmt: skip
     for part in measured:
         if part is not None:
-            kept = [c for c in ("median", "distance to the embedding", "agreement") if c in part.columns]
-            table = table.join(
-                part[kept].rename(columns={"median": "median norm", "agreement": "next token by the target's head"})
-            )
+            table = table.join(part.filter(list(called)).rename(columns=called))
     table["how its label is known"] = [first.known.get(stream, "not told: by its place in the recording") for stream in streams]
     return table.rename(index=label)
 
@@ -101,20 +100,12 @@ def per_position(curves: Mapping[str, Acceptance], steps: int) -> pd.DataFrame:
 
 def accuracy(found: Accuracy, columns: Sequence[str] = ("marginal", "joint", "conditional")) -> pd.DataFrame:
     """Accuracies by step (columns of `Accuracy.table`), each as "value [low, high]"."""
-    table = found.table()
-    shown = {"rows": table.rows}
-    for name in columns:
-        triples = zip(table[name], table[f"{name} low"], table[f"{name} high"], strict=True)
-        shown[name] = [told(*triple, digits=3) for triple in triples]
-    return pd.DataFrame(shown)
+    return with_intervals(found.table())[["rows", *columns]]
 
 
 def figures(table: pd.DataFrame, steps: int = 2) -> pd.DataFrame:
     """Trainers' figures of the first `steps` steps and over all steps, each as "value [low, high]", with its definition."""
     step = table.index.get_level_values("figure").str.extract(r"_(?:len|ar|sim|greedy)$|[_@](\d+)$")[0]
     kept = table[(step.isna() | step.fillna("0").astype(int).lt(steps)).to_numpy()]
-    value = [
-        "not computable from these captures" if v != v else told(v, low, high, 3)
-        for v, low, high in zip(kept.here, kept.low, kept.high, strict=True)
-    ]
-    return kept.drop(columns=["low", "high"]).assign(here=value)
+    shown = with_intervals(kept.rename(columns={"low": "here low", "high": "here high"}))
+    return shown.replace({"here": {"-": "not computable from these captures"}})
