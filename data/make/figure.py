@@ -1,10 +1,12 @@
 """The README's figure: accept length of the demo's two drafters on the committed captures. Writes data/accept_length.png.
 
-    python data/make/figure.py
+python data/make/figure.py
 """
 
+from pathlib import Path
+
 import eagle3lib as e3
-from eagle3lib.show import figures, readings
+from eagle3lib.show import curves, figures, readings
 
 STEPS = 5
 
@@ -17,14 +19,13 @@ def main() -> None:
         drafter = e3.Drafter(ckpt, ckpt.recipe.replace(streams=streams))
         return e3.acceptance(drafter, captures, e3.Chain(STEPS))
 
-    curves = {
+    lengths = {
         "healthy drafter, r_2, r_15, r_27": curve("healthy", (2, 15, 27)),
         "embedding-fed drafter, fed as trained, r_0, r_2, r_15": curve("embedding_fed", (0, 2, 15)),
         "the same, fed as its config.json says, r_2, r_15, r_27": curve("embedding_fed", (2, 15, 27)),
     }
-    figure = figures.accept_length(curves)
-    figure.savefig("data/accept_length.png", dpi=120, metadata={"Software": None})
-    print(readings.accept_length(curves, STEPS))
+    Path("data/accept_length.png").write_bytes(curves.accept_length(lengths)._repr_png_(2 * figures.DPI))
+    print(readings.accept_length(lengths, STEPS))
 
 
 if __name__ == "__main__":

@@ -1,25 +1,51 @@
-"""Figures of hidden states: each function takes numbers and returns a Picture; none computes, none shows."""
+"""The style of all figures, and those of hidden states: each takes numbers and returns a Picture; none computes, none shows.
 
-from collections.abc import Mapping
+All text is 10 pt, and no figure is wider than WIDTH: in a page 700 pixels wide, which shrinks it to fit, that is 9 pt still.
+"""
+
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from PIL import Image
 
-DPI = 110
+WIDTH, DPI = 6.8, 100  # inches; pixels an inch, as shown
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555")  # Okabe and Ito: told apart by all
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # and without colour
-ACROSS = 4  # panels side by side at most
+DASHES = ("-", "--", "-.", ":")
+HATCHES = ("", "//", "..", "xx")
+Number = float | int | np.number
 
 
 class Picture(Figure):
     """A Figure that notebooks show without pyplot and its global state."""
 
-    def _repr_png_(self) -> bytes:
-        png = BytesIO()
-        self.savefig(png, format="png", dpi=DPI, metadata={"Software": None})
+    def add_subplot(self, *args, **kwargs) -> Axes:
+        axes = super().add_subplot(*args, **kwargs)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.25)
+        axes.set_axisbelow(True)
+        return axes
+
+    def legend_outside(self, *handles, ncols: int = 1, loc: str = "outside lower center") -> None:
+        """Outside the axes, where it hides nothing."""
+        self.legend(*handles, loc=loc, ncols=ncols, frameon=False)
+
+    def _repr_png_(self, dpi: int = DPI) -> bytes:
+        drawn, png = BytesIO(), BytesIO()
+        self.savefig(drawn, format="png", dpi=dpi)
+        few = Image.open(drawn).convert("RGB").quantize(128, dither=Image.Dither.NONE)  # a third of the bytes, and looks the same
+        few.save(png, format="png", optimize=True)
         return png.getvalue()
+
+    def _repr_mimebundle_(self, include=None, exclude=None) -> tuple[dict, dict]:
+        """The PNG with twice the pixels that it takes on the page: sharp on dense screens and on paper."""
+        return {"image/png": self._repr_png_(2 * DPI)}, {"image/png": {"width": round(self.get_figwidth() * DPI)}}
 
 
 def label(stream) -> str:
@@ -31,186 +57,220 @@ def colour(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
+def style(number: int) -> dict:
+    """Colour, marker and dashes of a figure's line `number`."""
+    marker, dashes = MARKERS[number % len(MARKERS)], DASHES[number % len(DASHES)]
+    return {"color": colour(number), "marker": marker, "linestyle": dashes, "markersize": 5}
+
+
+def line(axes: Axes, middle: pd.Series, low: pd.Series, high: pd.Series, **styled) -> None:
+    """A line over the index of `middle`, on the band of its interval."""
+    axes.plot(middle.index, middle, **styled)
+    axes.fill_between(middle.index, low, high, color=styled["color"], alpha=0.15, linewidth=0)
+
+
+def whole(axis: Axis) -> None:
+    """Ticks at whole numbers only: draft steps, counts."""
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def level(axes: Axes, y: Number, text: str, above: bool = True) -> None:
+    """A dotted line across at `y`, named at its right end."""
+    axes.axhline(y, color="black", linewidth=0.8, linestyle=":")
+    axes.annotate(text, (1, y), xycoords=("axes fraction", "data"), xytext=(-4, 4 if above else -4), ha="right",
+                  textcoords="offset points", va="bottom" if above else "top")  # fmt: skip
+
+
+def named(axes: Axes, names: Sequence[str]) -> None:
+    """A row for each name, the first on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+
+
+def beside(axes: Axes, x: Number, place: Number, text: str) -> None:
+    """`text` to the right of a bar's end or a mark."""
+    axes.annotate(text, (x, place), xytext=(6, 0), textcoords="offset points", va="center")
+
+
+def short(value: Number) -> str:
+    """Three digits, and no powers of ten below a million: 2.8, 154, 25,100."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1000 <= value < 1e6 else f"{value:.3g}"
+
+
 def norms(table: pd.DataFrame, sets: Mapping[str, tuple]) -> Picture:
     """Row norms of each slot of `fc`, a panel for each set of streams (name -> streams in slot order).
 
     `table` is `row_norms`. Boxes: quartiles; whiskers: 5 % to 95 %; the median is written out. Position 0 is left out.
     """
-    figure = Picture(figsize=(3.6 * len(sets), 3.6), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 3.6), layout="constrained")
     panels = figure.subplots(1, len(sets), sharey=True, squeeze=False)[0]
     streams = sorted({s for chosen in sets.values() for s in chosen}, key=str)
     kept = table[table.position > 0]
     for panel, (name, chosen) in zip(panels, sets.items(), strict=True):
         for slot, stream in enumerate(chosen):
             values = kept[kept.stream == stream].norm
-            box = panel.boxplot([values], positions=[slot], widths=0.55, whis=(5, 95), showfliers=False, patch_artist=True)
+            box = panel.boxplot([values], positions=[slot], widths=0.45, whis=(5, 95), showfliers=False, patch_artist=True)
             box["boxes"][0].set(facecolor=colour(streams.index(stream)), alpha=0.55)
             box["medians"][0].set(color="black")
-            panel.annotate(f"{values.median():.3g}", (slot + 0.32, values.median()), va="center", fontsize=9)
-        panel.set_title(name, fontsize=10)
+            beside(panel, slot + 0.2, values.median(), short(values.median()))
+        panel.set_title(name, fontsize="medium")
         panel.set_xticks(range(len(chosen)), [f"slot {i + 1}\n{label(s)}" for i, s in enumerate(chosen)])
-        panel.set_xlim(-0.6, len(chosen) - 0.2)
-        panel.grid(axis="y", alpha=0.25)
+        panel.set_xlim(-0.5, len(chosen) - 0.2)
+        panel.grid(visible=False, axis="x")
     panels[0].set_yscale("log")
-    panels[0].set_ylabel("norm of a row (log scale)")
+    panels[0].set_ylabel("norm (L2) of a row, log scale")
     return figure
 
 
-def _panels(number: int, height: float, shared: bool = True) -> tuple[Picture, list]:
-    """A grid of `number` panels, at most ACROSS side by side, on the same axes if `shared`; the rest is taken away."""
-    rows = -(-number // ACROSS)
-    figure = Picture(figsize=(2.6 * min(number, ACROSS) + 0.6, height * rows), layout="constrained")
-    grid = figure.subplots(rows, min(number, ACROSS), sharey=shared, sharex=shared, squeeze=False)
+def _panels(number: int, height: float, x: str, y: str, shared: bool = True) -> tuple[Picture, list[Axes]]:
+    """A grid of `number` panels, two or three side by side, on the same axes if `shared`; `x` and `y`: what the axes are."""
+    across = min(number, 2 if number in (2, 4) else 3)
+    rows = -(-number // across)
+    figure = Picture(figsize=(WIDTH, height * rows), layout="constrained")
+    grid = figure.subplots(rows, across, sharey=shared, sharex=shared, squeeze=False)
     for panel in grid.flat[number:]:
         panel.remove()
+    for panel in grid.flat[number - across : number]:  # the lowest of each column
+        panel.tick_params(labelbottom=True)
+    figure.supxlabel(x, fontsize="medium")
+    figure.supylabel(y, fontsize="medium")
     return figure, list(grid.flat[:number])
 
 
 def norms_by_position(table: pd.DataFrame) -> Picture:
     """A panel for each stream: row norms along the text, median and quartiles over samples, position 0 marked."""
     streams = list(dict.fromkeys(table.stream))
-    figure, panels = _panels(len(streams), 2.5)
-    for i, (panel, stream) in enumerate(zip(panels, streams, strict=True)):
+    figure, panels = _panels(len(streams), 2.2, "position in the text", "norm (L2) of a row, log scale")
+    for panel, stream in zip(panels, streams, strict=True):
         along = table[table.stream == stream].groupby("position").norm.quantile([0.25, 0.5, 0.75]).unstack()
-        panel.fill_between(along.index, along[0.25], along[0.75], color=colour(i), alpha=0.25, linewidth=0)
-        panel.plot(along.index, along[0.5], color=colour(i), linewidth=1)
-        panel.plot([along.index[0]], [along[0.5].iloc[0]], MARKERS[0], color="black", markersize=5)
-        panel.annotate(f"{along[0.5].iloc[0]:.3g} at position 0", (along.index[0], along[0.5].iloc[0]), xytext=(6, 5),
-                       textcoords="offset points", fontsize=9)  # fmt: skip
-        panel.set_title(label(stream), fontsize=10)
+        line(panel, along[0.5], along[0.25], along[0.75], color=COLOURS[0], linewidth=1)
+        first = (along.index[0], along[0.5].iloc[0])
+        panel.plot(*first, MARKERS[0], color="black", markersize=5)
+        panel.annotate(f"{short(first[1])} at position {first[0]}", first, xytext=(6, 5), textcoords="offset points")
+        panel.set_title(label(stream), fontsize="medium")
         panel.set_yscale("log")
         panel.set_ylim(top=table.norm.max() * 3)
-        panel.set_xlabel("position")
-        panel.set_ylabel("norm of a row (log scale)" if i % ACROSS == 0 else "")
-        panel.grid(alpha=0.25)
     return figure
 
 
 def norm_distributions(table: pd.DataFrame) -> Picture:
     """A panel for each stream: how its row norms are distributed, prompt rows beside the target's own writing."""
     streams = list(dict.fromkeys(table.stream))
-    figure, panels = _panels(len(streams), 2.4, shared=False)
-    for i, (panel, stream) in enumerate(zip(panels, streams, strict=True)):
+    figure, panels = _panels(len(streams), 2.3, "norm (L2) of a row", "% of rows", shared=False)
+    filled, outline = {"color": COLOURS[0], "alpha": 0.5}, {"color": "black", "histtype": "step"}
+    handles = {}
+    for panel, stream in zip(panels, streams, strict=True):
         kept = table[(table.stream == stream) & (table.position > 0)]
         edges = np.linspace(*kept.norm.quantile([0.002, 0.998]), 40)  # a few rows beyond would leave the rest a stroke
-        for answer, style in ((True, {"color": colour(i), "alpha": 0.6}), (False, {"color": "black", "histtype": "step"})):
-            values = kept[kept.answer == answer].norm
-            name = "written by the target" if answer else "prompt"
+        for name, drawn, style in (("written by the target", kept.answer, filled), ("prompt", ~kept.answer, outline)):
+            values = kept[drawn].norm
             if len(values):
-                panel.hist(values, edges, weights=np.full(len(values), 100 / len(values)), label=name, **style)
-        panel.set_title(f"{label(stream)}: median {kept.norm.median():.3g}", fontsize=10)
-        panel.set_xlabel("norm of a row")
-        panel.set_ylabel("% of rows" if i % ACROSS == 0 else "")
-    panels[0].legend(fontsize=8)
+                handles[name] = panel.hist(values, edges, weights=np.full(len(values), 100 / len(values)), **style)[2][0]
+        panel.set_title(f"{label(stream)}: median {short(kept.norm.median())}", fontsize="medium")
+    figure.legend_outside(handles.values(), handles, ncols=2, loc="outside upper center")  # beneath would be on the label
     return figure
 
 
 def channels(profile: pd.DataFrame) -> Picture:
     """A panel for each stream: root mean square of every channel, the largest one named. `profile`: `channel_profile`."""
-    figure, panels = _panels(len(profile.columns), 2.3)
-    for i, (panel, stream) in enumerate(zip(panels, profile.columns, strict=True)):
+    figure, panels = _panels(len(profile.columns), 2.1, "channel", "root mean square, log scale")
+    for panel, stream in zip(panels, profile.columns, strict=True):
         values = profile[stream]
-        panel.vlines(values.index, values.min() / 2, values, color=colour(i), linewidth=0.6)
+        panel.vlines(values.index, values.min() / 2, values, color=COLOURS[0], linewidth=0.6)
         top = int(values.idxmax())
         side = "left" if top < len(values) / 2 else "right"
-        panel.annotate(f"channel {top}", (top, values[top]), xytext=(0, 3), textcoords="offset points", fontsize=9, ha=side)
-        panel.set_title(label(stream), fontsize=10)
+        panel.annotate(
+            f"channel {top}: {short(values[top])}", (top, values[top]), xytext=(0, 3), textcoords="offset points", ha=side
+        )
+        panel.set_title(label(stream), fontsize="medium")
         panel.set_yscale("log")
-        panel.set_ylim(top=profile.to_numpy().max() * 3)
-        panel.set_xlabel("channel")
-        panel.set_ylabel("root mean square (log scale)" if i % ACROSS == 0 else "")
+        panel.set_ylim(top=profile.to_numpy().max() * 5)
     return figure
 
 
 def lens(summary: pd.DataFrame) -> Picture:
     """How often each stream, through the target's own norm and head, gives the text's next token; 95 % intervals."""
-    figure = Picture(figsize=(6.4, 0.45 * len(summary) + 1.0), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 0.42 * len(summary) + 0.8), layout="constrained")
     axes = figure.subplots()
-    places = range(len(summary))
-    axes.barh(places, summary.agreement, color=COLOURS[0], alpha=0.6)
-    axes.hlines(places, summary.low, summary.high, color="black")
-    for place, (share, high) in enumerate(zip(summary.agreement, summary.high, strict=True)):
-        axes.annotate(
-            f"{share:.3f}", (max(share, high), place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9
-        )
-    axes.set_yticks(places, [label(s) for s in summary.index])
-    axes.invert_yaxis()
+    for place, row in enumerate(summary.itertuples()):
+        axes.barh(place, row.agreement, color=COLOURS[0], alpha=0.6)
+        axes.hlines(place, row.low, row.high, color="black")
+        beside(axes, max(row.agreement, row.high), place, f"{row.agreement:.3f}")
+    named(axes, [label(s) for s in summary.index])
     axes.set_xlim(0, 1.12)
     axes.set_xlabel("share of rows whose next token it gives (higher: nearer to the output)")
     return figure
 
 
-def hypotheses(table: pd.DataFrame, configured: tuple) -> Picture:
-    """Step-1 accuracy under each hypothesis (`Probe.table`), best on top, with 95 % intervals; the configured one is orange."""
-    figure = Picture(figsize=(7.2, 0.36 * len(table) + 1.0), layout="constrained")
+def hypotheses(table: pd.DataFrame, configured: tuple, told: str = "as configured") -> Picture:
+    """Step-1 accuracy under each hypothesis (`Probe.table`), best on top, with 95 % intervals.
+
+    The configured one is orange, hatched, and `told` so. Pale: dropped early, so its accuracy is that of a few prompts.
+    """
+    figure = Picture(figsize=(WIDTH, 0.36 * len(table) + 0.8), layout="constrained")
     axes = figure.subplots()
     mine = "streams " + ", ".join(label(s) for s in configured)
     for place, (name, row) in enumerate(table.iterrows()):
-        paint = COLOURS[1] if name == mine else COLOURS[0]
-        axes.barh(place, row.accuracy, color=paint, alpha=0.6)
+        number, early = int(name == mine), row.samples < table.samples.max()
+        axes.barh(place, row.accuracy, color=COLOURS[number], alpha=0.3 if early else 0.7, hatch=HATCHES[number])
         axes.hlines(place, row.low, row.high, color="black")
-        told = f"{row.accuracy:.3f}" + (" (as served)" if name == mine else "")
-        end = row.high if row.high == row.high else row.accuracy
-        axes.annotate(told, (end, place), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks(range(len(table)), [name.removeprefix("streams ") for name in table.index])
-    axes.invert_yaxis()
-    axes.set_xlim(0, min(1.1, table.high.fillna(table.accuracy).max() * 1.3 + 0.02))
-    axes.set_xlabel("step-1 accuracy (higher is better)")
+        text = [f"{row.accuracy:.3f}", *([told] * number), *([f"dropped after {row.samples:.0f} prompts"] * int(early))]
+        beside(axes, np.nanmax([row.accuracy, row.high]), place, ", ".join(text))
+    named(axes, [name.removeprefix("streams ") for name in table.index])
+    axes.set_xlim(0, table.high.fillna(table.accuracy).max() * 1.7 + 0.02)
+    axes.set_xlabel("step-1 accuracy, share of rows (higher is better)")
     return figure
 
 
 def distances(table: pd.DataFrame, rows: str, columns: str) -> Picture:
     """How far each slot of one recording (rows) is from each of another (columns): `distances`. 0, black, is the same tensor."""
-    figure = Picture(figsize=(1.3 + 1.1 * len(table.columns), 1.0 + 0.6 * len(table)), layout="constrained")
+    across = len(table.columns)
+    figure = Picture(figsize=(min(1.3 + 1.1 * across, max(WIDTH, 0.6 * across)), 1.0 + 0.5 * len(table)), layout="constrained")
     axes = figure.subplots()
-    axes.imshow(table, cmap="gray", vmin=0, vmax=1)
-    for i, row in enumerate(table.to_numpy()):
-        for j, value in enumerate(row):
-            axes.text(
-                j,
-                i,
-                f"{value:.0e}" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:.0f}",
-                ha="center",
-                va="center",
-                fontsize=9,
-                color="white" if value < 0.6 else "black",
-            )
-    axes.set_xticks(range(len(table.columns)), map(label, table.columns))
+    axes.imshow(table, cmap="gray", vmin=0, vmax=1, aspect="auto")
+    for (i, j), value in np.ndenumerate(table.to_numpy()):
+        text = f"{value:.0e}" if value < 0.005 else f"{value:.2f}" if value < 10 else f"{value:.0f}"
+        axes.text(j, i, text, ha="center", va="center", color="white" if value < 0.6 else "black")
+    axes.set_xticks(range(across), map(label, table.columns))
     axes.set_yticks(range(len(table)), map(label, table.index))
-    axes.set_xlabel(columns)
-    axes.set_ylabel(rows)
+    axes.set(xlabel=columns, ylabel=rows)
+    axes.set_title("distance of two slots (0: the same tensor)", fontsize="medium")
+    axes.spines[:].set_visible(True)
+    axes.grid(visible=False)
     return figure
 
 
 def sizes(tensors: pd.DataFrame) -> Picture:
-    """Where a checkpoint's bytes are: a bar for each tensor of 1 % or more, coloured by whose it is (`inventory`)."""
-    kept = tensors[tensors.MB.ge(0.01 * tensors.MB.sum())].sort_values("MB")
+    """Where a checkpoint's bytes are: a bar for each tensor of 1 % or more, drawn by whose it is (`inventory`)."""
+    kept = tensors[tensors.MB.ge(0.01 * tensors.MB.sum())].sort_values("MB", ascending=False)
     kinds = {"its own": COLOURS[0], "the target's": COLOURS[1], "untouched": COLOURS[3], "a map of tokens": COLOURS[6]}
-    figure = Picture(figsize=(7.6, 0.3 * len(kept) + 1.1), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 0.3 * len(kept) + 1.1), layout="constrained")
     axes = figure.subplots()
-    for name, paint in kinds.items():
+    for (name, paint), hatch in zip(kinds.items(), HATCHES, strict=True):
         part = kept[kept.provenance.str.startswith(name)]
         if len(part):
-            axes.barh([kept.index.get_loc(i) for i in part.index], part.MB, color=paint, alpha=0.7, label=name)
+            places = [kept.index.get_loc(i) for i in part.index]
+            axes.barh(places, part.MB, color=paint, alpha=0.7, hatch=hatch, label=name)
     for place, (megabytes, shape) in enumerate(zip(kept.MB, kept["shape"], strict=True)):
-        axes.annotate(shape, (megabytes, place), xytext=(4, 0), textcoords="offset points", va="center", fontsize=9)
-    axes.set_yticks(range(len(kept)), [name.removesuffix(".weight") for name in kept.index], fontsize=9)
-    axes.set_xlim(right=kept.MB.max() * 1.2)
+        beside(axes, megabytes, place, shape)
+    named(axes, [name.removesuffix(".weight") for name in kept.index])
+    axes.set_xlim(right=kept.MB.max() * 1.3)
     axes.set_xlabel("MB in the file")
-    axes.legend(fontsize=9, loc="lower right")
+    figure.legend_outside(ncols=len(kinds))
     return figure
 
 
 def one_row(values: pd.DataFrame, position: int, title: str) -> Picture:
     """Norms of one stream along one sample, with one row marked. Columns position, norm, answer."""
-    figure = Picture(figsize=(6.4, 2.4), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 2.6), layout="constrained")
     axes = figure.subplots()
     axes.plot(values.position, values.norm, color=COLOURS[0], linewidth=1)
     written = values[values.answer]
-    axes.plot(written.position, written.norm, ".", color=COLOURS[1], markersize=4, label="written by the target")
-    axes.axvline(position, color="black", linewidth=0.8)
+    axes.plot(written.position, written.norm, ".", color=COLOURS[1], markersize=5, label="written by the target")
+    axes.axvline(position, color="black", linewidth=0.8, linestyle="--", label="this row")
     axes.set_yscale("log")
-    axes.set(xlabel="position", ylabel="norm of the row", title=title.replace("$", r"\$"))  # a name is no formula
-    axes.title.set_fontsize(10)
-    axes.legend(fontsize=8)
+    axes.set(xlabel="position in the text", ylabel="norm (L2), log scale")
+    axes.set_title(title.replace("$", r"\$"), fontsize="medium")  # a name is no formula
+    figure.legend_outside(ncols=2)
     return figure

@@ -12,6 +12,7 @@ from nbformat import NotebookNode
 
 HEADING = re.compile("^h[1-6]$")
 FETCHED = re.compile(r"@import[^;]*;|url\(\s*['\"]?(?:https?:)?//[^)]*\)", re.IGNORECASE)
+WORD = re.compile(r"(?!NaN|None|True|False|dropped)[A-Za-z_]{3}")
 EXTERNAL = re.compile(r"^(https?:)?//", re.IGNORECASE)
 PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".svg": "image/svg+xml"}
 
@@ -31,7 +32,10 @@ nav a { margin-right: 1.4em; }
 .jp-InputArea-editor, .jp-OutputArea-output { overflow-x: auto; }
 .jp-OutputArea-output.jp-RenderedHTML { overflow-x: auto; width: fit-content; max-width: 100%; }
 .jp-RenderedHTMLCommon table { table-layout: auto; margin-left: 0; }
-.jp-RenderedHTMLCommon td, .jp-RenderedHTMLCommon th { max-width: 44em; vertical-align: top; }
+.jp-RenderedHTMLCommon td, .jp-RenderedHTMLCommon th { max-width: 44em; }
+.jp-RenderedHTMLCommon tbody :is(td, th) { vertical-align: top !important; }
+.jp-RenderedHTMLCommon :is(tbody th, tr + tr th, .words) { text-align: left !important; }
+@media (max-width: 760px) { body.jp-Notebook { padding: 0; } main { padding: 0 0.4em 4em; } }
 .jp-RenderedHTMLCommon details { margin: 0.6em 0; }
 .jp-RenderedImage img { max-width: 100%; height: auto; }
 @media print { .jp-OutputArea-output.jp-RenderedHTML { max-height: none; } nav { display: none; } }
@@ -43,7 +47,8 @@ INDEX = """\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title><style>
-body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #111; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 1080px; margin: 2em auto; padding: 0 1em; color: #111;
+  background: #fff; }}
 table {{ border-collapse: collapse; }}
 td, th {{ text-align: left; vertical-align: top; padding: 0.5em 1em 0.5em 0; border-top: 1px solid #ccc; }}
 td p {{ margin: 0 0 0.4em; }}
@@ -51,6 +56,8 @@ code {{ overflow-wrap: anywhere; background: #f2f2f2; }}
 .wide {{ overflow-x: auto; }}
 .one + .one {{ margin-top: 0.8em; }}
 .why {{ color: #8a3b00; }}
+@media (max-width: 760px) {{ table, tbody, tr, td, tbody th {{ display: block; border: 0; }} thead {{ display: none; }}
+  td, th {{ padding: 0; overflow-wrap: anywhere; }} tr {{ border-top: 1px solid #ccc; padding: 0.5em 0; }} }}
 </style></head><body><main>
 <h1>{title}</h1>
 <div class="wide"><table><thead><tr><th>notebook</th><th>question</th><th>answer</th></tr></thead><tbody>
@@ -142,6 +149,13 @@ def offline(made: str, names: Sequence[str], folder: Path | None = None) -> str:
             tag.replace_with("(a picture from elsewhere, which this page does not fetch)")
     for tag in soup(srcset=True):
         del tag["srcset"]
+    for table in soup.select("table.dataframe"):
+        lines = [line("td") for line in table.select("tbody tr")]
+        heads = table.select("thead tr")[0]("th")[-len(lines[0]) :] if lines else []
+        for column in zip(heads, *lines, strict=False):  # by pandas' own choice a sentence would end at the right, as numbers do
+            if any(WORD.search(cell.get_text()) for cell in column[1:]):
+                for cell in column:
+                    cell["class"] = [*cell.get("class", []), "words"]
     for image in soup("img"):
         heading = image.find_previous(HEADING)
         if heading and image.get("alt", "No description").startswith("No description"):

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.ticker import MaxNLocator
 
 from ..measure.acceptance import Acceptance
 from ..measure.speed import RoundTime, Setting, round_time, speeds
 from ..read.errors import InputError
 from ..read.served import read_served
 from .cli_verdict import measured_of
-from .figures import MARKERS, Picture, colour
+from .curves import MEASURED
+from .figures import WIDTH, Picture, level, line, style, whole
 
 
 def measured(given: str | Path | Sequence[str] | None, drafter: str) -> tuple[list[Setting], float | None]:
@@ -52,29 +52,36 @@ def bought(lengths: Mapping[str, Acceptance], settings: Sequence[Setting], basel
 
 def picture(tables: Mapping[str, pd.DataFrame], settings: Sequence[Setting], baseline: float | None) -> Picture:
     """Tokens a second against draft steps: predicted for each acceptance, a perfect drafter, and what was measured."""
-    figure = Picture(figsize=(7.2, 4.4), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 4.4), layout="constrained")
     axes = figure.subplots()
     for i, (name, table) in enumerate(tables.items()):
-        axes.plot(table.index, table["tokens a second"], marker=MARKERS[i], markersize=4, color=colour(i), label=name)
-        axes.fill_between(
-            table.index, table["tokens a second, low"], table["tokens a second, high"], color=colour(i), alpha=0.15, linewidth=0
-        )
+        low, high = table["tokens a second, low"], table["tokens a second, high"]
+        line(axes, table["tokens a second"], low, high, label=name, **style(i))
     table = next(iter(tables.values()))
     perfect = table["over baseline, perfect"] * table["tokens a second"] / table["over baseline"]
-    axes.plot(table.index, perfect, marker=MARKERS[5], markersize=4, color=colour(5), label="a drafter that is always right")
+    axes.plot(table.index, perfect, label="a drafter that is always right", **style(5))
     top = max(max(t["tokens a second, high"].max() for t in tables.values()), *(s.tokens_per_second for s in settings))
-    axes.plot([s.steps for s in settings], [s.tokens_per_second for s in settings], "o", fillstyle="none", color="black",
-              markersize=11, label="measured")  # fmt: skip
+    axes.plot([s.steps for s in settings], [s.tokens_per_second for s in settings], label="measured, with its accept length",
+              **MEASURED)  # fmt: skip
+    for one in settings:
+        axes.annotate(f"{one.accept_length:.2f}", (one.steps, one.tokens_per_second), xytext=(9, 6), textcoords="offset points",
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.7, "pad": 0.5})  # fmt: skip
     if baseline:
-        axes.axhline(baseline, color="black", linewidth=0.8, linestyle=":")
-        axes.annotate("without drafter", (1, baseline), xycoords=("axes fraction", "data"), xytext=(-4, 4),
-                      textcoords="offset points", ha="right", fontsize=9)  # fmt: skip
+        level(axes, baseline, "without drafter")
         top = max(top, baseline)
-    axes.set(xlabel="draft steps K", ylabel="tokens a second, all requests", ylim=(0, 1.05 * min(perfect.max(), 2.5 * top)))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.grid(alpha=0.25)
-    figure.legend(fontsize=9, loc="outside lower center", ncols=2, frameon=False)
+    axes.set(xlabel="draft steps K", ylabel="tokens a second, all requests\n(higher is better)")
+    axes.set_ylim(0, 1.05 * min(perfect.max(), 2.5 * top))
+    whole(axes.xaxis)
+    figure.legend_outside(ncols=2)
     return figure
+
+
+def shown(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame | None:
+    """All tables in one, without the intervals, which the picture has. None where there are none."""
+    if not tables:
+        return None
+    every = pd.concat(tables, names=["drafter"]).round(2)
+    return every.drop(columns=[name for name in every if name.endswith(("low", "high"))])
 
 
 TERMS = {"first": "a fixed part", "step": "a part for each draft step", "token": "a part for each token verified",

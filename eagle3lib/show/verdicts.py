@@ -8,7 +8,6 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 from IPython.display import Markdown
-from matplotlib.ticker import MaxNLocator
 
 from ..judge.evidence import Evidence
 from ..judge.probed import MARGIN
@@ -19,7 +18,7 @@ from ..measure.accuracy import Accuracy
 from ..measure.intervals import ratio_interval, told
 from ..read.checkpoint import Checkpoint
 from . import readings, results
-from .figures import COLOURS, MARKERS, Picture, label
+from .figures import COLOURS, WIDTH, Picture, beside, label, line, named, style, whole
 
 SHOWN = 12  # single changes drawn: the others do worse still
 NO_STATES = Markdown("Not measured: it needs the drafter (`CHECKPOINT`) and recorded hidden states (`CAPTURES`).")
@@ -47,9 +46,8 @@ def answer(found: Verdict, unused: object = None) -> Markdown:
     return Markdown(f"{UNUSED if unused else ''}**{readings.plain(found.sentence)}**{settle}")
 
 
-def _style(name: str) -> dict[str, str]:
-    number = next((number for word, number in STYLES.items() if word in name), 1)
-    return {"color": COLOURS[number], "marker": MARKERS[number]}
+def _style(name: str) -> dict:
+    return style(next((number for word, number in STYLES.items() if word in name), 1))
 
 
 def _by_hand(e: Evidence) -> dict[str, list]:
@@ -81,17 +79,16 @@ def sides(found: Verdict) -> Picture | Markdown:
     table, K = numbers(found), found.steps
     if table.empty:
         return NO_STATES
-    figure = Picture(figsize=(7.2, 0.45 * len(table) + 1.1), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 0.45 * len(table) + 1.0), layout="constrained")
     axes = figure.subplots()
     for place, (name, row) in enumerate(table.iterrows()):
         axes.hlines(place, row.low, row.high, color=_style(name)["color"], linewidth=2)
-        axes.plot(row["accept length"], place, markersize=8, **_style(name))
-        axes.annotate(told(*row), (np.nanmax(row), place), xytext=(9, 0), textcoords="offset points", va="center", fontsize=10)
-    axes.set_yticks(range(len(table)), table.index, fontsize=10)
+        axes.plot(row["accept length"], place, **_style(name) | {"markersize": 8})
+        beside(axes, np.nanmax(row), place, told(*row))
+    named(axes, list(table.index))
     most = np.nanmax(table.to_numpy())
-    axes.set(xlim=(1 - 0.1 * (most - 0.9), most + 0.4 * (most - 0.9)), ylim=(len(table) - 0.5, -0.5),
-             xlabel=f"accept length at K = {K} (tokens a round, from 1 to {K + 1})")  # fmt: skip
-    axes.grid(axis="x", alpha=0.25)
+    axes.set(xlim=(1 - 0.1 * (most - 0.9), most + 0.6 * (most - 0.9)),
+             xlabel=f"accept length at K = {K}\n(tokens a round, 1 to {K + 1}; higher is better)")  # fmt: skip
     return figure
 
 
@@ -119,22 +116,19 @@ def changes(found: Verdict) -> Picture | Markdown:
     if not found.evidence.probe:
         return NO_STATES
     table = (every := found.evidence.probe.changes).sort_values("gained", ascending=False).head(SHOWN)
-    figure = Picture(figsize=(8.2, 0.33 * len(table) + 1.2), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 0.33 * len(table) + 1.2), layout="constrained")
     axes = figure.subplots()
     for place, (row, counts) in enumerate(zip(table.itertuples(), counting(table), strict=True)):
         early = row.p != row.p
         axes.barh(place, row.gained, color=COLOURS[int(counts)], alpha=0.3 if early else 0.7, hatch="//" if counts else None)
-        p = "dropped early" if early else f"p = {row.p:.1g}"
-        axes.annotate(f"{row.gained:+.3f}, {p}", (max(row.gained, MARGIN), place), xytext=(6, 0), textcoords="offset points",
-                      va="center", fontsize=9)  # fmt: skip
+        beside(axes, max(row.gained, MARGIN), place, f"{row.gained:+.3f}, {'dropped early' if early else f'p = {row.p:.1g}'}")
     axes.axvline(0, color="black", linewidth=0.8)
     axes.axvline(MARGIN, color="black", linewidth=1.2, linestyle=":", label=f"a gain counts from {MARGIN} on, with p < {ALPHA}")
-    axes.set_yticks(range(len(table)), table.index, fontsize=9)
-    axes.invert_yaxis()
+    named(axes, list(table.index))
     left, right = min(table.gained.min(), 0), max(table.gained.max(), MARGIN)
-    axes.set(xlim=(left - 0.03 * (right - left), right + 0.4 * (right - left)),
-             xlabel=f"accuracy gained by the change (higher is better), best {len(table)} of {len(every)}")  # fmt: skip
-    figure.legend(fontsize=9, loc="outside lower center", frameon=False)
+    axes.set(xlim=(left - 0.03 * (right - left), right + 0.7 * (right - left)),
+             xlabel=f"accuracy gained (higher is better), best {len(table)} of {len(every)}")  # fmt: skip
+    figure.legend_outside()
     return figure
 
 
@@ -161,19 +155,17 @@ def marginal(found: Verdict) -> Picture | Markdown:
     """Marginal accuracy by draft step, with 95 % intervals, and the claim."""
     if not found.evidence.now:
         return NO_STATES
-    figure = Picture(figsize=(6.4, 3.9), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 3.9), layout="constrained")
     axes = figure.subplots()
     for name, one in _accuracies(found.evidence).items():
-        table, style = one.table(), _style(name)
-        axes.plot(table.index, table.marginal, label=name, **style)
-        axes.fill_between(table.index, table["marginal low"], table["marginal high"], color=style["color"], alpha=0.15, lw=0)
+        table = one.table()
+        line(axes, table.marginal, table["marginal low"], table["marginal high"], label=name, **_style(name))
     if (e := found.evidence).figures is not None:  # else the claim cannot be compared on this text
         name = " ".join(e.claimed_by or ("a figure",)) + ", claimed"
         axes.plot([1], [e.claimed], "*", color="black", markersize=13, label=name)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    whole(axes.xaxis)
     axes.set(xlabel="draft step (true tokens fed)", ylabel="marginal accuracy (higher is better)", ylim=(0, None))
-    axes.grid(alpha=0.25)
-    figure.legend(fontsize=10, loc="outside lower center", ncols=3, frameon=False)
+    figure.legend_outside(ncols=2)
     return figure
 
 
