@@ -18,7 +18,7 @@ from ..read.recipe import Recipe
 from ..run.chain import Hits, chain_hits
 from ..run.drafter import Drafter
 from .by_hand import Checks, by_library, compare
-from .figures import MARKERS, Picture, colour
+from .figures import WIDTH, Picture, style
 
 Broken = tuple[Drafter, Capture]
 
@@ -127,20 +127,22 @@ def share(value: float, whole: float) -> float:
     return value / whole if whole > 0 else float("nan")
 
 
+# Shapes of a curve of marginal accuracies, by its share of the unbroken one at each step; the first that holds. Names, no proofs.
+SHAPES: tuple[tuple[Callable, str], ...] = (
+    (lambda shares: not all(np.isfinite(shares)), "nothing to compare with"),
+    (lambda shares: max(shares) < 0.05, "about nothing at every step"),
+    (lambda shares: min(shares) > 0.9, "hardly seen"),
+    (lambda shares: shares[0] > 0.9 and min(shares) < 2 / 3, "right at step 1, then a fall"),
+    (lambda shares: shares[0] > 0.9, "a little low at later steps"),
+    (lambda shares: shares[-1] > 2 * shares[0], "gains on the unbroken curve with the step"),
+    (lambda shares: True, "low from the first step on"),
+)
+
+
 def shape(values: Sequence[float], whole: Sequence[float]) -> str:
-    """A curve of marginal accuracies in words, by its share of the unbroken one at each step. A name, not a proof."""
+    """A curve of marginal accuracies in words, beside the unbroken one."""
     shares = [share(mine, theirs) for mine, theirs in zip(values, whole, strict=True)]
-    if not all(np.isfinite(shares)):
-        return "nothing to compare with"
-    if max(shares) < 0.05:
-        return "about nothing at every step"
-    if min(shares) > 0.9:
-        return "hardly seen"
-    if shares[0] > 0.9:
-        return "right at step 1, then a fall" if min(shares) < 2 / 3 else "a little low at later steps"
-    if shares[-1] > 2 * shares[0]:
-        return "gains on the unbroken curve with the step"
-    return "low from the first step on"
+    return next(said for holds, said in SHAPES if holds(shares))
 
 
 def breaks_table(curves: Mapping[str, Curve], whole: Curve, steps: int) -> pd.DataFrame:
@@ -155,45 +157,35 @@ def breaks_table(curves: Mapping[str, Curve], whole: Curve, steps: int) -> pd.Da
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("drafter")
 
 
-def breaks_reading(table: pd.DataFrame, steps: int) -> str:
-    """The table in sentences, one break a line. Markdown."""
-    whole, lines = table.loc["as it is"], []
-    reached = [k for k in range(1, steps + 1) if np.isfinite(whole[f"step {k}"])]  # further than that no text goes
-    ends = tuple(f"step {k}" for k in sorted({reached[0], reached[-1]}))
-    for name, row in table.iterrows():
-        values = ", ".join(f"{row[end]:.3f} at {end}" for end in ends)
-        line = f"* **{name}**: {values}; accept length {row['accept length']:.2f}"
-        if name != "as it is" and all(whole[end] > 0 for end in ends):
-            first, last = (f"{100 * share(row[end], whole[end]):.0f} %" for end in (ends[0], ends[-1]))
-            line += f"; {first} of what it was at first, {last} at last: *{row['shape']}*"
-        lines.append(line + ".")
-    return "\n".join(lines)
+def loop_reading(table: pd.DataFrame, steps: int) -> str:
+    """What the accept length hides of a break that only later steps see. Markdown."""
+    whole, loop = table.loc["as it is"], table.loc["other state fed back"]
+    kept = [share(loop[f"step {k}"], whole[f"step {k}"]) for k in range(2, steps + 1)]
+    kept = [one for one in kept if np.isfinite(one)]
+    if not kept:
+        return "No later step was ever right, so there is nothing that a break of the loop could take."
+    return (
+        f"The state fed back from the wrong side keeps {100 * np.mean(kept):.0f} % of the accuracy of later steps (their mean), "
+        f"and the accept length is still {loop['accept length']:.2f} of {whole['accept length']:.2f}: the later a step, the less "
+        "it adds to that number, which hides what the curve shows."
+    )
 
 
 def breaks_figure(table: pd.DataFrame, steps: int) -> Picture:
     """Marginal accuracy by step, a line for each row of `breaks_table`."""
-    figure = Picture(figsize=(7.2, 4.4), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 4.6), layout="constrained")
     axes = figure.subplots()
     for i, (name, row) in enumerate(table.iterrows()):
         values = [row[f"step {k}"] for k in range(1, steps + 1)]
-        style = {"color": "black", "linewidth": 2.2} if name == "as it is" else {"color": colour(i - 1)}
+        behind = {"color": "black", "linewidth": 7, "alpha": 0.25, "marker": "s"}  # another line may lie on it
+        drawn = behind if name == "as it is" else style(i - 1)
         label = f"{name}: accept length {row['accept length']:.2f}"
-        axes.plot(range(1, steps + 1), values, marker=MARKERS[i % len(MARKERS)], markersize=6, label=label, **style)
+        axes.plot(range(1, steps + 1), values, label=label, **drawn)
     axes.set(xlabel="draft step", ylabel="marginal accuracy (higher is better)")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_ylim(bottom=-0.01)
-    axes.grid(alpha=0.25)
-    figure.legend(fontsize=9, loc="outside lower center", ncols=2, frameon=False)
+    figure.legend_outside(ncols=2)
     return figure
-
-
-def attention_reading(q: Float[Tensor, "R heads D"], weights: Float[Tensor, "heads R R"]) -> str:
-    """What is and what is not normalised in attention, in these rows' numbers. Markdown."""
-    norms, sums = q.float().norm(dim=-1), weights.float().sum(-1)
-    return (
-        f"L2 norms of the query heads go from {norms.min():.2f} to {norms.max():.2f}: nothing makes them 1. The softmax weights "
-        f"of a row add up to {sums.min():.3f} at least and {sums.max():.3f} at most, as in any attention."
-    )
 
 
 def crash_reading(h: Float[Tensor, "R H"], q_proj: Float[Tensor, "out W"], recipe: Recipe) -> str:
@@ -214,11 +206,15 @@ def accuracy_reading(curve: Curve, step: int) -> str:
     at = curve.accuracy.table().loc[step]
     if step == 1:
         return f"At step 1 the three are one number, {at.marginal:.3f}; no row was right there and had text left for step 2."
+    together, after = curve.accuracy.joint.sum(0)[step - 2], before[step - 1]
+    last = curve.accuracy.table().loc[len(before)]
+    point = ", and an interval without width, where all samples are alike, is no certainty"
     return (
-        f"At step {step}: right in {at.marginal:.3f} of rows when the true tokens are fed (marginal); all {step} guesses right "
-        f"in {at.joint:.3f} (joint); and of {before[step - 1]} rows that were right so far, the next guess is right too in "
-        f"{told(at.conditional, at['conditional low'], at['conditional high'], 3)} (conditional). Conditionals of later "
-        f"steps rest on fewer rows: {before[-1]} at step {len(before)}."
+        f"At step {step}: right in {at.marginal:.3f} of rows, whatever happened before (marginal); all {step} guesses right in "
+        f"{at.joint:.3f} (joint). Of {together} rows that were right so far {after} have a token for step {step}, and of these "
+        f"the next guess is right too in {told(at.conditional, at['conditional low'], at['conditional high'], 3)} (conditional). "
+        f"Conditionals of later steps rest on fewer rows, {before[-1]} at step {len(before)}"
+        f"{point if last['conditional low'] == last['conditional high'] else ''}."
     )
 
 

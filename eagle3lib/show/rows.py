@@ -12,7 +12,7 @@ from ..read.errors import InputError
 from ..read.recipe import Recipe
 from ..run.chain import Hits
 from .by_hand import ROWS
-from .figures import COLOURS, Picture
+from .figures import COLOURS, WIDTH, Picture
 
 
 def labels(recipe: Recipe, capture: Capture) -> tuple[Label, ...]:
@@ -61,6 +61,7 @@ def drafted(capture: Capture, row: int, drafts: Int[Tensor, " K"], text: Callabl
         "state in": ["fc of the target's streams", *[f"its own, of step {k}" for k in range(1, steps)]],
         "embedding of": texts(fed, text),
         "position": range(row, row + steps),
+        "attends to": [f"0-{row}" + (f", own {row + 1}" + f"-{row + k}" * (k > 1) if k else "") for k in range(steps)],
         "guess": texts(drafts, text),
         "the text has": texts(truth, text) + ["(ends)"] * (steps - len(truth)),
         "accepted": [all(right[: k + 1]) for k in range(steps)],
@@ -69,10 +70,10 @@ def drafted(capture: Capture, row: int, drafts: Int[Tensor, " K"], text: Callabl
 
 
 def shift_figure(capture: Capture, row: int, text: Callable | None) -> Picture:
-    """Row t of one sample: the state at t and the embedding of x_{t+1} go in, the guess of x_{t+2} comes out."""
+    """Row t of one sample: the state at t and the embedding of x_{t+1} go in, the guess of x_{t+2} comes out; and step 2."""
     first = max(row - 1, 0)
     ids = capture.token_ids[first : row + 4]
-    figure = Picture(figsize=(7.2, 2.9), layout="constrained")
+    figure = Picture(figsize=(WIDTH, 2.9), layout="constrained")
     axes = figure.subplots()
     box = {"boxstyle": "round,pad=0.35", "edgecolor": "black", "linewidth": 0.8}
     for place, shown in enumerate(texts(ids, text), start=first - row):
@@ -83,17 +84,22 @@ def shift_figure(capture: Capture, row: int, text: Callable | None) -> Picture:
         if place <= 0:
             used = COLOURS[5] if place == 0 else "white"
             axes.text(place, 1, f"$g_{{{name}}}$", ha="center", va="center", fontsize=10, bbox=box | {"facecolor": used})
-        else:
-            axes.text(place + 0.08, 1, "not yet", va="center", fontsize=9, color="#555555")
     axes.text(0.5, 0, "row t of the drafter", ha="center", va="center", fontsize=10, bbox=box | {"facecolor": "white"})
     arrow = {"arrowstyle": "->", "linewidth": 1.4, "shrinkA": 14, "shrinkB": 12}
+    faint, later = "#777777", {"facecolor": "white", "edgecolor": "#aaaaaa", "linestyle": "--"}
     axes.annotate("", (0.35, 0), (0, 1), arrowprops=arrow | {"color": COLOURS[0]})
     axes.annotate("", (0.6, 0), (1, 2), arrowprops=arrow | {"color": COLOURS[1], "shrinkA": 20})
     axes.annotate("", (2, 2), (1.05, 0), arrowprops=arrow | {"color": COLOURS[2], "linestyle": "--", "shrinkB": 22})
-    axes.text(1.3, 0.1, "guesses", fontsize=10, color=COLOURS[2])
+    axes.annotate("", (1.72, 0), (1.0, 0), arrowprops=arrow | {"color": faint})
+    axes.text(2.5, 0, "step 2: its own state,\nits guess's embedding", ha="center", va="center", color=faint, bbox=box | later)
+    axes.text(0.08, 0.5, "through fc", ha="right", va="center", color=COLOURS[0])
+    axes.text(0.84, 1.4, "its embedding", ha="right", va="center", color=COLOURS[1])
+    axes.text(1.62, 0.8, "guesses", va="center", color=COLOURS[2])
+    axes.text(3.5, 1, "not read yet", ha="right", va="center", color=faint)
     axes.set_yticks([0, 1, 2], ["drafter", "target's states", "text"])
     axes.set(xlim=(first - row - 0.6, 3.6), ylim=(-0.5, 2.6), xticks=[])
     axes.tick_params(length=0)
+    axes.grid(visible=False)
     axes.spines[:].set_visible(False)
     return figure
 
