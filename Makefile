@@ -15,10 +15,10 @@ export EAGLE3_ROOT := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env target workbook test lab notebooks truth battery serve-demo bench demo-data lint clean have-notebooks
+.PHONY: help env target workbook test lab notebooks truth battery serve-demo bench demo-data test-browser lint clean have-notebooks
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 workbook: env target ## every notebook on the demo, into build/workbook/ as notebooks and HTML pages: start here
 	@$(BIN)/eagle3 workbook --out build/workbook
@@ -67,6 +67,10 @@ bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"
 	@PYTHON=$(PY) bash data/make/all.sh
+
+test-browser: workbook ## every notebook and page in a real Chromium, tests/browser/results.json: ten minutes
+	@echo "test-browser: /usr/bin/chromium and JupyterLab, ten minutes; Ctrl-C ends both"
+	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m browser.run --workbook build/workbook
 
 lint: env ## ruff, and imports that go one way: seconds
 	@echo "lint: ruff and import-linter, seconds"
