@@ -15,7 +15,7 @@ export EAGLE3_ROOT := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help env target workbook test lab notebooks truth battery serve-demo bench demo-data test-browser lint clean have-notebooks
+.PHONY: help env target workbook test lab notebooks truth battery serve-demo bench demo-data test-browser test-cluster lint clean have-notebooks
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,9 +59,10 @@ serve-demo: env target build/vllm/.ready ## a real engine on the demo: vLLM, 14 
 	@PYTHONPATH=. build/vllm/bin/python data/make/serve.py
 	@$(PY) data/make/serve_check.py
 
-bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json; writes 9 GB once, some minutes
+bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json; writes 9 GB once, ten minutes
 	@echo "bench: accept lengths, a minute; then a checkpoint of Kimi-K2.5's size, 9 GB into build/bench once, some minutes"
 	@$(PY) benchmarks/acceptance.py
+	@$(PY) benchmarks/scale.py
 	@$(PY) benchmarks/big_checkpoint.py
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
@@ -71,6 +72,10 @@ demo-data: env target ## remake the demo's drafters and captures in data/: hours
 test-browser: workbook ## every notebook and page in a real Chromium, tests/browser/results.json: ten minutes
 	@echo "test-browser: /usr/bin/chromium and JupyterLab, ten minutes; Ctrl-C ends both"
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m browser.run --workbook build/workbook
+
+test-cluster: env build/cluster/.ready ## scoring through a local Ray of two actors: a minute on a quiet machine
+	@echo "test-cluster: a local Ray of two actors, a minute"
+	@RAY_USAGE_STATS_ENABLED=0 OMP_NUM_THREADS=1 build/cluster/bin/python -m pytest tests/test_cluster.py -q
 
 lint: env ## ruff, and imports that go one way: seconds
 	@echo "lint: ruff and import-linter, seconds"
@@ -103,6 +108,15 @@ build/speculators/.ready: tests/truth/README.md
 	@build/speculators/bin/python -m pip install -q speculators==0.9.0 transformers==5.19.0
 	@build/speculators/bin/python -m pip uninstall -q -y torchvision torchaudio torchcodec
 	@build/speculators/bin/python -m pip install -q $(INDEX) torch==2.13.0
+	@touch $@
+
+build/cluster/.ready: | build/env/.ready
+	@echo "cluster: Ray in build/cluster, which sees build/env's packages, a minute or two"
+	@$(PYTHON) -m venv build/cluster
+	@for packages in $(CURDIR)/build/env/lib/python*/site-packages; do \
+		echo "$$packages" > build/cluster/lib/$$(basename $$(dirname "$$packages"))/site-packages/shared.pth; \
+	done
+	@build/cluster/bin/python -m pip install -q -c constraints.txt 'ray[data]'
 	@touch $@
 
 build/vllm/.ready:

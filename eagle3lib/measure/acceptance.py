@@ -4,7 +4,7 @@ tau = 1 + A / N for N rounds and A accepted drafts. A *walk* starts its rounds w
 *all starts* begins a round at every row whose K tokens are all in the text.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from ..run.tree import TreePlan, hits_of_trees
 from .intervals import ratio_interval
 
 Counts = dict[str, np.ndarray]  # sample -> rounds by accepted drafts, [K + 1] integers
+NOTHING = "captures: no row to draft from: no two tokens in a row are marked as the target's own (loss_mask)"
 
 
 def pooled(counts: Int[np.ndarray, "S K1"]) -> float:
@@ -45,8 +46,22 @@ class Acceptance:
         for one in found:
             total = count(one, len(one.hit)) if total is None else total + count(one, len(one.hit))
         if total is None or not total.counts(1).sum():
-            raise InputError("captures: no row to draft from: no two tokens in a row are marked as the target's own (loss_mask)")
+            raise InputError(NOTHING)
         return total
+
+    @classmethod
+    def of_counts(cls, samples: Sequence[str], walks: Int[np.ndarray, "S N"], starts: Int[np.ndarray, "S N"]) -> "Acceptance":
+        """From rounds by accepted drafts of S samples for K = 1, 2, ... side by side: N = 2 + 3 + ... columns.
+
+        Raises InputError when no sample has a row to draft from.
+        """
+        if not walks[:, :2].sum():
+            raise InputError(NOTHING)
+        ends = np.cumsum(np.arange(2, walks.shape[1] + 2))
+        ends = ends[ends <= walks.shape[1]]
+        parts = ({K: dict(zip(samples, part, strict=True)) for K, part in enumerate(np.split(kind, ends[:-1], axis=1), 1)}
+                 for kind in (walks, starts))  # fmt: skip
+        return cls(*parts)
 
     def __add__(self, other: "Acceptance") -> "Acceptance":
         return Acceptance(_merge(self.walks, other.walks), _merge(self.starts, other.starts))

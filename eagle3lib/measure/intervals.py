@@ -8,6 +8,7 @@ from scipy.stats import bootstrap, norm
 
 LEVEL = 0.95
 RESAMPLES = 2000
+HELD = 2**22  # numbers drawn at once: of a million samples all resamples would be 16 GB
 POWER = 0.8  # chance to tell a true difference of the size seen, with as many prompts as are asked for; usual in planning
 
 
@@ -28,7 +29,7 @@ def ratio_interval(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"
         return (plus + above.sum() / below.sum(),) * 2
     found = bootstrap(
         (above, below), ratio, paired=True, vectorized=True, confidence_level=LEVEL, n_resamples=RESAMPLES,
-        method="percentile", rng=np.random.default_rng(0),
+        method="percentile", rng=np.random.default_rng(0), batch=max(1, HELD // len(below)),
     )  # fmt: skip
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 

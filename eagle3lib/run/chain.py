@@ -106,7 +106,7 @@ def hits_together(
     captures: Sequence[Capture],
     steps: int,
     complete: bool = True,
-    fused: Sequence[Float[Tensor, "R H"]] | None = None,
+    fused: Sequence[Float[Tensor, "_ H"]] | None = None,
     temperature: float | None = None,
 ) -> list[Hits]:
     """`chain_hits` of several samples in one forward for each step: few rows use a processor badly.

@@ -21,13 +21,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code. Bad input is one sentence on stderr, without a traceback."""
     try:
         asked = _parser().parse_args(argv)
-        code = import_module(f".cli_{asked.command}", __package__).run(asked)
+        command = import_module(f".cli_{asked.command}", __package__)
+        with import_module("..run.device", __package__).enough_memory(f"eagle3 {asked.command}", "fewer steps or samples"):
+            code = command.run(asked)
         sys.stdout.flush()
         return code
     except SystemExit as stop:  # argparse: --help, or a wrong option
         return stop.code if isinstance(stop.code, int) else 2
     except InputError as error:
-        return _stopped(error)
+        print(f"eagle3: {' '.join(str(error).splitlines())}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("eagle3: interrupted", file=sys.stderr)
         return 130
@@ -37,15 +40,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `eagle3 ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except RuntimeError as error:
-        if type(error).__name__ != "OutOfMemoryError":  # torch's, without importing it
-            raise
-        return _stopped(error, " (give --device cpu, or --dtype bfloat16)")
-
-
-def _stopped(error: Exception, advice: str = "") -> int:
-    print(f"eagle3: {' '.join(str(error).splitlines())}{advice}", file=sys.stderr)
-    return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -75,6 +69,17 @@ def _inspect_and_score(commands: argparse._SubParsersAction) -> None:
         )  # fmt: skip
     two.add_argument("--captures", type=Path, required=True, metavar="DIR", help="hidden states recorded from the target")
     two.add_argument("--steps", type=int, default=8, metavar="K", help="the largest number of draft steps (8)")
+    two.add_argument(
+        "--half-width", type=float, metavar="X",
+        help="read samples in random order until the interval of the accept length at K is X to either side",
+    )  # fmt: skip
+    two.add_argument(
+        "--ledger", type=Path, metavar="FILE", help="keep each sample's counts there; what is in it is not run again"
+    )
+    two.add_argument("--workers", type=int, metavar="N", help="processes (one for each GPU; 1 without)")
+    two.add_argument(
+        "--cluster", type=int, metavar="N", help="N actors of the Ray that RAY_ADDRESS names, or of one started here"
+    )
 
 
 def _verdict(commands: argparse._SubParsersAction) -> None:

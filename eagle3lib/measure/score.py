@@ -1,0 +1,128 @@
+"""One recorded sample to one Row of whole numbers: all that is counted of it, on one processor, several, or many machines.
+
+Rows merge by being added, so totals depend neither on order nor on who counted, and a sample that was counted twice is seen by
+its key. Ratios and intervals are made once, of all Rows (`tables`).
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Int
+
+from ..read.capture import Capture
+from ..read.captures import Captures
+from ..read.dump_files import Part
+from ..read.errors import InputError
+from ..read.tensors import UNREADABLE
+from ..run.chain import ROWS, Hits, check_steps, hits_together
+from ..run.device import MemoryShortError
+from ..run.drafter import Drafter
+from . import acceptance, accuracy
+
+Read = tuple["Row", Capture]
+
+
+@dataclass(frozen=True)
+class Row:
+    """`counts`: what Accuracy counts, 6 x K; then Acceptance's rounds by accepted drafts for K = 1, 2, ..., 2 + 3 + ... numbers,
+    of walks, then of all starts. Empty where `error` says why the sample has none.
+    """
+
+    key: str  # its file, and behind "#" its name or number in it
+    stamp: str  # of the file, and how it was read: another stamp, another sample
+    tokens: int = 0
+    counts: Int[np.ndarray, " N"] = field(default_factory=lambda: np.zeros(0, np.int32))
+    error: str = ""
+
+    def line(self) -> str:
+        """The Row as one line of JSON; `Row.of` reads it."""
+        return json.dumps({**vars(self), "counts": self.counts.tolist()})
+
+    @classmethod
+    def of(cls, line: str | bytes) -> "Row":
+        """Raises ValueError, TypeError or LookupError for a line that is no Row."""
+        told = json.loads(line)
+        return cls(**{**told, "counts": np.array(told["counts"], np.int32)})
+
+
+def unscored(captures: Captures, i: int) -> Row:
+    """Sample `i`'s key and stamp: size and time of change (ns) of its file, and of the masks' beside it; not read yet.
+
+    No hash: a header has only shapes, which other states share, and to hash the rest is to read it. A copy whose time is new is
+    scored again, which is safe.
+    """
+    sample = captures.samples[i]
+    file, inside = (sample.file, sample.number) if isinstance(sample, Part) else (sample, "")
+    if isinstance(sample, Mapping):  # this library's own format
+        file, inside = captures.folder / sample["file"], sample["name"]
+    row, masks = Row(f"{file.absolute()}#{inside}", ""), getattr(captures.read, "masks", None)
+    try:
+        found = [one.stat() for one in (file, *([masks.folder / "state.json"] if masks else []))]
+    except OSError as error:
+        return replace(row, error=_sentence(error))
+    return replace(row, stamp=" ".join([*(f"{one.st_size} {one.st_mtime_ns}" for one in found), captures.title]))
+
+
+def score(drafter: Drafter, captures: Captures, steps: int, which: Iterable[int]) -> Iterator[Row]:
+    """The Row of each sample `which` (numbers in `captures`), in no order, for K = 1 to `steps`. A sample that cannot be scored
+    is a Row with an error. Some 2,048 tokens are drafted together: few rows use a processor badly.
+    """
+    check_steps(steps)
+    group: list[Read] = []
+    for i in which:
+        row = unscored(captures, i)
+        try:
+            capture = captures.read(captures.samples[i]).replace(last=None, last_kind="none")
+        except UNREADABLE as error:
+            yield replace(row, error=_sentence(error))
+            continue
+        group.append((replace(row, tokens=len(capture.token_ids)), capture))
+        if sum(row.tokens for row, _ in group) >= ROWS:
+            yield from _together(drafter, group, steps)
+            group = []
+    yield from _together(drafter, group, steps)
+
+
+def _sentence(error: Exception) -> str:
+    """Why a sample has no counts."""
+    told = " ".join(str(error).split())
+    return told if isinstance(error, InputError) else f"{type(error).__name__}: {told}"
+
+
+def _together(drafter: Drafter, group: Sequence[Read], steps: int) -> list[Row]:
+    """Their Rows; where the group fails each is tried alone, so that one bad sample does not spoil the others."""
+    if not group:
+        return []
+    try:
+        found = hits_together(drafter, [capture for _, capture in group], steps)
+    except MemoryShortError:  # no fault of a sample's
+        raise
+    except UNREADABLE as error:
+        if len(group) == 1:
+            return [replace(group[0][0], error=_sentence(error))]
+        return [_together(drafter, [one], steps)[0] for one in group]
+    return [replace(row, counts=_counts(hits, steps)) for (row, _), hits in zip(group, found, strict=True)]
+
+
+def _counts(hits: Hits, steps: int) -> Int[np.ndarray, " N"]:
+    told = acceptance.count(hits, steps)
+    rounds = [kind[K][hits.name] for kind in (told.walks, told.starts) for K in range(1, steps + 1)]
+    return np.concatenate([*accuracy.count(hits), *rounds]).astype(np.int32)
+
+
+def tables(rows: Sequence[Row], steps: int) -> tuple[accuracy.Accuracy, acceptance.Acceptance]:
+    """Accuracies and accept lengths of all Rows that have counts, in this order; samples are called by their keys.
+
+    Raises InputError when there is none, with the first error, and when none has a row to draft from.
+    """
+    good = [row for row in rows if not row.error]
+    if not good:
+        raise InputError(
+            f"{rows[0].error if rows else 'captures: no sample'} ({len(rows)} of {len(rows)} samples cannot be scored)"
+        )
+    names, counts = tuple(row.key for row in good), np.stack([row.counts for row in good])
+    firsts, walks, starts = np.split(counts, [6 * steps, 6 * steps + steps * (steps + 3) // 2], axis=1)
+    told = acceptance.Acceptance.of_counts(names, walks, starts)
+    return accuracy.Accuracy(names, *firsts.reshape(-1, 6, steps).swapaxes(0, 1)), told
