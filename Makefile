@@ -59,11 +59,12 @@ serve-demo: env target build/vllm/.ready ## a real engine on the demo: vLLM, 14 
 	@PYTHONPATH=. build/vllm/bin/python data/make/serve.py
 	@$(PY) data/make/serve_check.py
 
-bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json; writes 9 GB once, ten minutes
-	@echo "bench: accept lengths, a minute; then a checkpoint of Kimi-K2.5's size, 9 GB into build/bench once, some minutes"
+bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json; writes 10 GB once, ten minutes
+	@echo "bench: accept lengths, many samples, then drafters up to Kimi-K2.5's size, 10 GB into build/bench once: ten minutes"
 	@$(PY) benchmarks/acceptance.py
 	@$(PY) benchmarks/scale.py
 	@$(PY) benchmarks/big_checkpoint.py
+	@$(PY) benchmarks/forward.py
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"
