@@ -148,6 +148,17 @@ def test_other_streams_at_the_server_that_cost_nothing_yet_are_named(tiny_checkp
     assert "no more than noise on these prompts" in found.sentence
 
 
+def test_numbers_that_are_none_are_no_other_states(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint))
+    broken = []
+    for one in captures:
+        a, b, c = (one.stream(n).clone() for n in tiny_checkpoint.recipe.streams)
+        a[3] = torch.inf
+        broken.append(one.replace(streams={"slot0": a, "slot1": b, "slot2": c}))
+    found = e3.verdict(tiny_checkpoint, captures, served=broken, steps=2)
+    assert (found.where, found.what) == ("serving capture", "broken numbers")
+
+
 def test_good_states_at_the_server_are_said_good(tiny_checkpoint):
     captures = text_of(e3.Drafter(tiny_checkpoint), 4)
     assert compare_captures(spoiled(captures, lambda i, c: c.stream(i + 2)), captures, (2, 3, 4)).level == "ok"

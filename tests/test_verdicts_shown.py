@@ -71,7 +71,8 @@ def test_changes_that_count_are_marked(mismatched):
     assert not any(bar.get_hatch() for bar in bars)
     table = found.evidence.probe.changes
     assert verdicts.counting(table.assign(gained=0.03, p=0.001)).all()
-    assert not verdicts.counting(table.assign(gained=0.01, p=0.001)).any()
+    assert verdicts.counting(table.assign(gained=0.015, p=0.001)).all()  # as in the verdict itself
+    assert not verdicts.counting(table.assign(gained=0.009, p=0.001)).any()
     assert "**none** counts" in verdicts.changes_said(found).data
 
 

@@ -131,7 +131,8 @@ def of_the_serving_capture(e: Evidence) -> Answer | None:
     differs, more = lower(e.served, e.reference, e.steps) if e.served and e.reference else (False, float("nan"))
     bad = e.states is not None and e.states.level == "fault"
     named = bad and e.states.name != "unknown"
-    if not (differs or named) or (not named and any(f.level == "fault" for f in e.served_checks)):
+    faulty = any(f.level == "fault" for f in e.served_checks)  # said by another rule, unless the comparison tells more
+    if not (differs or named) or (faulty and not (differs and named)):
         return None
     words = "what it costs these prompts do not tell"
     if e.served and e.reference:
@@ -221,4 +222,5 @@ def of_other_text(e: Evidence) -> Answer | None:
 def wider(e: Evidence) -> str:
     """What to record to see streams that were not tried."""
     tried = dict.fromkeys(n for name in e.probe.table.index for n in name.removeprefix("streams ").split(", "))
-    return f"captures with other streams than {', '.join(sorted(tried))}" + ("" if "r_0" in tried else ", such as r_0")
+    named = ", ".join(sorted(tried, key=lambda name: (len(name), name)))  # r_2 before r_15
+    return f"captures with other streams than {named}" + ("" if "r_0" in tried else ", such as r_0")

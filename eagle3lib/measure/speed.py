@@ -113,7 +113,7 @@ def speeds(times: RoundTime, acceptance: Acceptance, baseline: float | None = No
     the accept length alone), over baseline, and a perfect drafter over baseline. `baseline`: tokens a second without drafter;
     by default what the fit says of K = 0.
     """
-    baseline = baseline or batch / times.at(0, batch)
+    baseline = batch / times.at(0, batch) if baseline is None else baseline
     rows = []
     for K, row in acceptance.table().iterrows():
         t = times.at(int(K), batch)

@@ -65,9 +65,8 @@ def recipe(drafter: Drafter, ckpt: Checkpoint, captures: Sequence[Capture], step
         for hypotheses in ([], wanted):
             if tuple(one.name for one in hypotheses) not in known:
                 yield from drafted(hypotheses)
-        told = textwrap.fill(" and ".join(names), 34)  # of a legend
-        lines = lesson.breaks_table({told: known[names]} if names else {}, known[()], steps)
-        figure = lesson.breaks_figure(lines, steps)
+        lines = lesson.breaks_table({" and ".join(names): known[names]} if names else {}, known[()], steps)
+        figure = lesson.breaks_figure(lines.rename(index=lambda name: textwrap.fill(name, 34)), steps)  # lines of a legend
         title = f"true tokens fed; {'all' if len(some) == len(captures) else f'the first {len(some)} of'} {len(captures)} samples"
         figure.axes[0].set_title(title, fontsize=10)
         picture.value = figure._repr_png_()

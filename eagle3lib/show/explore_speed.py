@@ -36,6 +36,7 @@ def speed(lengths: Mapping[str, Acceptance], settings: Sequence[Setting], baseli
         times = {name: _amount(what, value[name], max(3 * value[name], room[name])) for name, what in TIMES.items()}
         alone = baseline or batches[0] / fit.at(0, batches[0])
         without = _amount("without, tokens/s", alone, 3 * alone)
+        without.min = without.step  # without a drafter something is written, too
         batch = [slider("requests at once", batches[0], 2 * batches[-1], 1)] if len(batches) > 1 else []
         controls += [*times.values(), without, *batch]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote
 
-from nbformat import NotebookNode
+from nbformat import NotebookNode, v4
 
 HEADING = re.compile("^h[1-6]$")
 FETCHED = re.compile(r"@import[^;]*;|url\(\s*['\"]?(?:https?:)?//[^)]*\)", re.IGNORECASE)
@@ -28,7 +28,10 @@ body.jp-Notebook { overflow: auto; }
 main { max-width: 1080px; margin: 0 auto; padding: 0 1em 4em; }
 nav { padding: 0.8em 0; font-family: var(--jp-content-font-family); font-size: 14px; }
 nav a { margin-right: 1.4em; }
-.jp-OutputArea-child, .jp-OutputArea-output { display: block; }
+nav a, .jp-RenderedMarkdown a { text-decoration: underline; }
+.jp-OutputArea-child, .jp-OutputArea-output { display: block; min-width: 0; max-width: 100%; }
+.jp-OutputArea-child { overflow-x: auto; }
+.jp-OutputArea .highlight pre { font-family: var(--jp-code-font-family); white-space: pre-wrap; }
 .jp-InputArea-editor, .jp-OutputArea-output { overflow-x: auto; }
 .jp-OutputArea-output.jp-RenderedHTML { overflow-x: auto; width: fit-content; max-width: 100%; }
 .jp-RenderedHTMLCommon table { table-layout: auto; margin-left: 0; }
@@ -56,10 +59,12 @@ code {{ overflow-wrap: anywhere; background: #f2f2f2; }}
 .wide {{ overflow-x: auto; }}
 .one + .one {{ margin-top: 0.8em; }}
 .why {{ color: #8a3b00; }}
+.top {{ font-size: 17px; border: 1px solid #999; padding: 0 1em; margin: 1em 0; overflow-wrap: anywhere; }}
 @media (max-width: 760px) {{ table, tbody, tr, td, tbody th {{ display: block; border: 0; }} thead {{ display: none; }}
   td, th {{ padding: 0; overflow-wrap: anywhere; }} tr {{ border-top: 1px solid #ccc; padding: 0.5em 0; }} }}
 </style></head><body><main>
 <h1>{title}</h1>
+{top}
 <div class="wide"><table><thead><tr><th>notebook</th><th>question</th><th>answer</th></tr></thead><tbody>
 {rows}
 </tbody></table></div>
@@ -97,6 +102,9 @@ def page(notebook: NotebookNode, name: str, names: Sequence[str], folder: Path) 
         kind for kind in priority if "widget" not in kind and "script" not in kind
     ]
     resources = {"metadata": {"name": title(notebook) or name}, "navigation": _navigation(name, names)}
+    if (said := answer(notebook)) and notebook.cells[0].cell_type == "markdown":  # on the first screen
+        shown = v4.new_markdown_cell("\n".join(f"> {line}" for line in ("**The answer, from below.**", "", *said.splitlines())))
+        notebook = NotebookNode({**notebook, "cells": [notebook.cells[0], shown, *notebook.cells[1:]]})
     made, _ = exporter.from_notebook_node(notebook, resources=resources)
     return offline(made, names, folder)
 
@@ -188,10 +196,13 @@ def answer(notebook: NotebookNode) -> str | None:
     return next(filter(None, shown), None)
 
 
-def index(rows: Sequence[Row], facts: Mapping[str, object], heading: str = "EAGLE-3 workbook") -> str:
-    """The page over all pages: what each was asked and answered, then what everything was made with."""
-    told = "\n".join(f"<tr><th>{html.escape(name)}</th><td>{_shown(value)}</td></tr>" for name, value in facts.items())
-    made = INDEX.format(title=html.escape(heading), rows="\n".join(map(_row, rows)), facts=told)
+def index(rows: Sequence[Row], facts: Mapping[str, object], heading: str = "EAGLE-3 workbook", first: str = "05_verdict") -> str:
+    """The page over all pages: the answer of the notebook `first`, what each was asked and answered, what they were made with."""
+    from nbconvert.filters import markdown2html
+
+    told = "\n".join(f"<tr><th>{html.escape(name)}</th><td>{_shown(value)}</td></tr>" for name, value in facts.items() if value)
+    top = "".join(f'<div class="top">{markdown2html(row.answer)}</div>' for row in rows if row.name == first and row.answer)
+    made = INDEX.format(title=html.escape(heading), top=top, rows="\n".join(map(_row, rows)), facts=told)
     return offline(made, [row.name for row in rows])
 
 

@@ -13,17 +13,16 @@ from .printed import with_intervals
 from .sets import Rows
 
 
-def slots(
-    captures: Sequence[Capture], trained: Sequence[Label], served: Sequence[Label], *measured: pd.DataFrame | None
-) -> pd.DataFrame:
-    """A row for each recorded stream: which slot it was trained as and is served as, how its label is known, what was measured.
+def slots(captures: Sequence[Capture], choices: Mapping[str, Sequence[Label]], *measured: pd.DataFrame | None) -> pd.DataFrame:
+    """A row for each recorded stream: which slot it is in each choice (such as "as trained"), how its label is known, what was
+    measured.
 
     `measured`: tables by stream (`norm_summary`, `embedding_distance`, `logit_lens`); those that are None are left out.
     """
     first = captures[0]
     streams = list(first.streams)
     table = pd.DataFrame(index=pd.Index(streams, name="stream", dtype=object))
-    for name, chosen in (("trained as", trained), ("served as", served)):
+    for name, chosen in choices.items():
         table[name] = [", ".join(f"slot {i + 1}" for i, s in enumerate(chosen) if s == stream) or "-" for stream in streams]
     called = {"median": "median norm", "distance to the embedding": "distance to the embedding",
               "agreement": "next token by the target's head"}  # fmt: skip

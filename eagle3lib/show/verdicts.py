@@ -10,7 +10,7 @@ import pandas as pd
 from IPython.display import Markdown
 
 from ..judge.evidence import Evidence
-from ..judge.probed import MARGIN
+from ..judge.probed import GAIN
 from ..judge.ranking import ALPHA
 from ..judge.verdict import CANNOT_TELL, Verdict
 from ..measure.acceptance import Acceptance
@@ -108,7 +108,7 @@ def sides_said(found: Verdict) -> Markdown | None:
 
 def counting(table: pd.DataFrame) -> pd.Series:
     """Which single changes (`Probe.changes`) gain enough, by more than noise."""
-    return (table.gained >= MARGIN) & (table.p < ALPHA)
+    return (table.gained >= GAIN) & (table.p < ALPHA)
 
 
 def changes(found: Verdict) -> Picture | Markdown:
@@ -121,11 +121,11 @@ def changes(found: Verdict) -> Picture | Markdown:
     for place, (row, counts) in enumerate(zip(table.itertuples(), counting(table), strict=True)):
         early = row.p != row.p
         axes.barh(place, row.gained, color=COLOURS[int(counts)], alpha=0.3 if early else 0.7, hatch="//" if counts else None)
-        beside(axes, max(row.gained, MARGIN), place, f"{row.gained:+.3f}, {'dropped early' if early else f'p = {row.p:.1g}'}")
+        beside(axes, max(row.gained, GAIN), place, f"{row.gained:+.3f}, {'dropped early' if early else f'p = {row.p:.1g}'}")
     axes.axvline(0, color="black", linewidth=0.8)
-    axes.axvline(MARGIN, color="black", linewidth=1.2, linestyle=":", label=f"a gain counts from {MARGIN} on, with p < {ALPHA}")
+    axes.axvline(GAIN, color="black", linewidth=1.2, linestyle=":", label=f"a gain counts from {GAIN} on, with p < {ALPHA}")
     named(axes, list(table.index))
-    left, right = min(table.gained.min(), 0), max(table.gained.max(), MARGIN)
+    left, right = min(table.gained.min(), 0), max(table.gained.max(), GAIN)
     axes.set(xlim=(left - 0.03 * (right - left), right + 0.7 * (right - left)),
              xlabel=f"accuracy gained (higher is better), best {len(table)} of {len(every)}")  # fmt: skip
     figure.legend_outside()
