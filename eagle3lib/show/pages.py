@@ -29,7 +29,7 @@ main { max-width: 1080px; margin: 0 auto; padding: 0 1em 4em; }
 nav { padding: 0.8em 0; font-family: var(--jp-content-font-family); font-size: 14px; }
 nav a { margin-right: 1.4em; }
 nav a, .jp-RenderedMarkdown a { text-decoration: underline; }
-.jp-OutputArea-child, .jp-OutputArea-output { display: block; min-width: 0; max-width: 100%; }
+.jp-OutputArea-child, .jp-OutputArea-output { display: block; box-sizing: border-box; min-width: 0; max-width: 100%; }
 .jp-OutputArea-child { overflow-x: auto; }
 .jp-OutputArea .highlight pre { font-family: var(--jp-code-font-family); white-space: pre-wrap; }
 .jp-InputArea-editor, .jp-OutputArea-output { overflow-x: auto; }
