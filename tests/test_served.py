@@ -465,3 +465,20 @@ def test_a_page_that_drips_is_given_up(server, monkeypatch):
     monkeypatch.setattr("eagle3lib.read.served.TIMEOUT", 1)
     with pytest.raises(e3.InputError, match="no answer .the page was not whole after 1 s"):
         read_served(server[0] + "/drip")
+
+
+@pytest.mark.parametrize("at", [(60, 30, 10), (20, 70, 60)])
+def test_a_page_whose_counts_contradict_each_other_is_refused(tmp_path, at):
+    lines = ["vllm:spec_decode_num_drafts_total 100", "vllm:spec_decode_num_draft_tokens_total 300",
+             "vllm:spec_decode_num_accepted_tokens_total 150"]  # fmt: skip
+    lines += [f'vllm:spec_decode_num_accepted_tokens_per_pos_total{{position="{i}"}} {n}' for i, n in enumerate(at)]
+    (tmp_path / "page").write_text("\n".join(lines))
+    with pytest.raises(e3.InputError, match="contradict each other"):
+        read_served(tmp_path / "page")
+
+
+def test_two_launches_in_one_sglang_log_are_two_runs(tmp_path):
+    launch = "server_args=ServerArgs(speculative_num_steps={}, speculative_eagle_topk=1, x=2)\n"
+    told = "".join(launch.format(K) + SGLANG.format(n=1, length=length) + "\n" for K, length in ((3, "1.60"), (5, "1.90")))
+    (tmp_path / "log").write_text(told)
+    assert [(run.steps, run.accept_length) for run in read_served(tmp_path / "log")] == [(3, 1.6), (5, 1.9)]

@@ -6,6 +6,7 @@ import pytest
 from conftest import ROOT
 
 import eagle3lib as e3
+from eagle3lib.measure.speed import Setting
 from eagle3lib.show import speeds
 
 TEXTS = ["K=0 tok/s=100", "K=1 tok/s=90 tau=1.5", "K=3 tok/s=80 tau=2"]
@@ -50,3 +51,9 @@ def test_one_setting_needs_the_server_without_drafter(lengths):
     assert speeds.bought(lengths, settings, None) == {}
     assert speeds.reading({}, settings, None).startswith("Not told")
     assert speeds.reading({}, [], None).startswith("Not told")
+
+
+def test_a_step_that_seems_to_take_no_time_is_not_extrapolated():
+    noisy = [Setting(1, 90.0, 1.33), Setting(3, 110.0, 1.46)]  # rounds of 14.8 and 13.3 ms
+    assert speeds.fitted(noisy, None) is None
+    assert "a further step takes time" in speeds.reading({}, noisy, None)

@@ -310,6 +310,16 @@ def test_the_k_that_was_counted_goes_before_the_k_that_was_asked_for():
     assert any("the flags draft K = 3" in problem and "not one launch" in problem for problem in found.evidence.problems)
 
 
+def test_the_counts_of_a_tree_are_not_held_against_a_chain(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint))
+    counts = e3.acceptance(e3.Drafter(tiny_checkpoint), captures, e3.SglangTree(2, 3, 8))
+    tree = SGLANG.replace("topk 1", "topk 3") + " --speculative-num-steps 2 --speculative-num-draft-tokens 8"
+    found = e3.verdict(tiny_checkpoint, captures, logs=[replace(log_of(counts, 2), steps=7, requests=None)], flags=tree)
+    assert (found.steps, found.evidence.match) == (2, None)
+    assert found.where not in ("metric definition", "engine")
+    assert any("a tree" in problem for problem in found.evidence.problems)
+
+
 def test_layers_that_the_target_has_not(tmp_path):
     target = tiny.write_target(tmp_path / "target")
     ids = {"eagle_aux_hidden_state_layer_ids": [2, 3, 40]}

@@ -93,7 +93,12 @@ def check_captures(ckpt: Checkpoint, captures: Sequence[Capture]) -> Findings:
 
 def _answer_told(capture: Capture) -> bool:
     """Whether the mask says which tokens are the target's: some, and not all."""
-    return bool(capture.loss_mask[1:].any()) and not bool(capture.loss_mask[1:].all())
+    return bool(capture.loss_mask[1:].any()) and not _all_marked(capture)
+
+
+def _all_marked(capture: Capture) -> bool:
+    """Whether every token is marked as the target's own; nothing is where there is none."""
+    return bool(capture.loss_mask[1:].any()) and bool(capture.loss_mask[1:].all())
 
 
 def _look(label: Label, rows: Float[Tensor, "R Ht"], ids: Int[Tensor, " T"], at: Int[Tensor, " N"]) -> Look:
@@ -106,7 +111,7 @@ def _look(label: Label, rows: Float[Tensor, "R Ht"], ids: Int[Tensor, " T"], at:
 
 def _unmarked(seen: Sequence[Seen]) -> Finding | None:
     """Samples whose file says nothing of who wrote which token, or says that all of it is an answer."""
-    every = sum(bool(one.capture.loss_mask[1:].all()) for one in seen)
+    every = sum(_all_marked(one.capture) for one in seen)
     if not every:
         return None
     what = (

@@ -109,6 +109,8 @@ def gather(
     logs = runs_of(ckpt, logs) if logs else []
     K = steps or _steps(flags, logs, measured)
     run = next((run for run in logs if run.steps in (K, None)), None)
+    if logs and flags and flags.tree:  # answers count a tree's nodes, not its depth
+        K, run = steps or flags.steps or K, logs[0]
     found = Evidence(
         steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline and float(baseline), run=run,
         claimed=claimed, claimed_by=tuple(claimed_by) if claimed_by else None,
@@ -135,6 +137,9 @@ def gather(
     if served and found.now is not None:
         found = _served(found, some, [served[i] for i in range(min(SAMPLES, len(served)))], device, dtype)
     if run is not None and found.now is not None:
+        if flags and flags.tree:
+            what = "the server drafts a tree, and its counts are not held against a chain's: acceptance(drafter, captures, "
+            return found.with_problem(f"{what}SglangTree(steps, topk, draft_tokens)) predicts them")
         found = _counted(found, some, device, dtype)
     return found
 

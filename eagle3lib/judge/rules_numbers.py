@@ -42,7 +42,12 @@ def of_the_definition(e: Evidence) -> Answer | None:
             return Answer(
                 "metric definition", "definition", f"The numbers do not go together: accept length {what}.", do, "certain"
             )
-    if e.run and e.now and not (e.match and (e.match.fits or not e.match.differs) and e.match.same_text):
+    if (
+        e.run
+        and e.now
+        and not (e.flags and e.flags.tree)
+        and not (e.match and (e.match.fits or not e.match.differs) and e.match.same_text)
+    ):
         drafted = reached(e.served or e.now, e.steps)[0]
         for plus, counted in ((1, "leaves the target's own token out"), (-1, "counts the root as well")):
             if abs(e.run.accept_length + plus - drafted) < ONE_APART:

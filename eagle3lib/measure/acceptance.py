@@ -185,6 +185,10 @@ def acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Chain | Tree
     tree's only K is `plan.deepest`, the most drafts that a round of it can accept: a shallower tree is another tree, not the
     first levels of this one. Raises InputError when no sample has a row to draft from.
     """
+    if not isinstance(plan, Chain | TreePlan):
+        raise InputError(
+            f"plan: {plan!r}, expected Chain(3), an EagleTree or a SglangTree; for sampled drafts sampled_acceptance"
+        )
     if isinstance(plan, Chain):
         return Acceptance.of(hits(drafter, captures, plan.steps, complete=False))
     K, found = plan.deepest, Acceptance.of(hits_of_trees(drafter, captures, plan))

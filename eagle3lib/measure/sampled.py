@@ -64,6 +64,8 @@ def sampled_acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Samp
     `target` gives norm and head: p is made of each capture's last state. Raises InputError without a last state, for greedy
     drafts, and where the text was not sampled so: a token that p excludes, or a surprise of 4 standard deviations.
     """
+    if not isinstance(plan, Sampled) or not isinstance(target, Target):
+        raise InputError(f"plan {plan!r}, target {target!r}; expected Sampled(steps, temperature, ...) and open_target(folder)")
     if not plan.draft_temperature:
         raise InputError(
             "draft_temperature 0: greedy drafts on sampled text are counted exactly by acceptance(..., Chain(steps))"

@@ -137,7 +137,8 @@ def engine_figures(acceptance: Acceptance, steps: int) -> pd.DataFrame:
     """Every engine's figures for the walk at K = `steps`; a row for each figure, and for each position where it has some.
 
     Columns: here (the value), formula, counts (what it counts), tau from it (nan where it does not tell), source. Raises
-    InputError for a K that was not run, or where no round was.
+    InputError for a K that was not run, or where no round was. The formulas are a chain's: of a tree's counts those with drafted
+    tokens in them do not hold.
     """
     counted = Counted(acceptance.counts(steps), acceptance.counts(steps, "starts"))
     if not counted.N:
@@ -170,7 +171,11 @@ def tau_from(engine: str, figure: str, value: Value, steps: int) -> float:
     several = "{i}" in figure
     if several != (not isinstance(value, int | float)) or (several and len(value) != steps):
         raise InputError(
-            f"figure {engine} {figure}: {value!r} at K = {steps}; expected {'a list of K' if several else 'one'} number"
+            f"figure {engine} {figure}: {value!r} at K = {steps}; expected {'a list of K numbers' if several else 'one number'}"
+        )
+    if figure.startswith("Per-position") and list(value) != sorted(value, reverse=True):
+        raise InputError(
+            f"figure {engine} {figure}: {value!r} rises, but no later draft is accepted more often than one before it"
         )
     tau = float(row.back(value, steps))
     if not 1 <= tau <= steps + 1 + 1e-9:

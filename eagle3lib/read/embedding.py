@@ -21,9 +21,8 @@ class EmbeddingRows:
         """Embedding rows of `ids` [N], float32, on the CPU. Raises InputError for an id that the table has no row for."""
         ids = ids.cpu().long()
         if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) < self.shape[0]:
-            raise InputError(
-                f"{self.source} has {self.shape[0]} rows, but token {int(ids.max())} was asked for: tokens of another target"
-            )
+            wrong = int(ids.min()) if int(ids.min()) < 0 else int(ids.max())
+            raise InputError(f"{self.source} has {self.shape[0]} rows, but token {wrong} was asked for: tokens of another target")
         new = ids.unique()
         new = new[self._place[new] < 0]
         if len(new):

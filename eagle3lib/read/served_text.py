@@ -63,11 +63,15 @@ def of_log(lines: Iterable[str], source: str) -> list[Served]:
         if found := re.search(f"{SPEED} {VALUE} tokens/s", line):
             speeds.append(float(found.group(1)))
         if (row := _row(line)) and (values := _values(row, line)):
-            told[row.engine].append(values)
+            told[row.engine].append(values | {"launched": [steps]})
     rows = {row.engine: row for row in IN_LOGS.values()}
     return [
         *_vllm(rows["vLLM"], told["vLLM"], source, _usual(speeds), note),
-        *_sglang(rows["SGLang"], told["SGLang"], source, note, steps),
+        *(
+            run
+            for K in {one["launched"][0]: None for one in told["SGLang"]}
+            for run in _sglang(rows["SGLang"], [one for one in told["SGLang"] if one["launched"][0] == K], source, note, K)
+        ),
     ]
 
 
@@ -150,6 +154,8 @@ def _page(row: Saying, there: Mapping[str, Mapping[str, float]], source: str) ->
         return of_counts(row, source, rounds, sum(places), sum(drafted.values()), places)
     if "accepted" in total:
         places = [at[place] for place in range(len(at))] if set(at) == set(range(len(at))) else None
+        if places and (sum(places) != total["accepted"] or places != sorted(places, reverse=True)):
+            return None  # no later draft is accepted more often than one before it
         return of_counts(row, source, total["rounds"], total["accepted"], total.get("drafted"), places)
     if "tokens" in total:
         above = total["tokens"] - total["requests"]

@@ -113,6 +113,10 @@ def _open(file: Path):
         raise InputError(f"{file}: {why}") from None
     except UNREADABLE as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if "allocate memory" in reason:
+            raise InputError(
+                f"{file}: memory ran out as it was opened ({reason}): free some, or allow this process more"
+            ) from None
         raise InputError(
             f"{file}: cannot be read as tensors ({file.stat().st_size:,} bytes; {reason}): "
             "truncated, still being written, or something else under this name; copy it again"

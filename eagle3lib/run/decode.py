@@ -44,6 +44,8 @@ def speculative_decode(
     streams = drafter.recipe.streams
     if streams is None:
         raise InputError("streams: neither config.json nor the target says which streams the drafter takes: give streams=")
+    if not isinstance(plan, Chain | TreePlan):
+        raise InputError(f"plan: {plan!r}, expected Chain(3), an EagleTree or a SglangTree; for sampled text speculative_sample")
     plan = SglangTree(plan.steps, 1, plan.steps + 1) if isinstance(plan, Chain) else plan  # the tree of one branch
     _check_layers(target, plan)
     from transformers import DynamicCache  # an extra: only a live target needs it

@@ -57,7 +57,8 @@ def run(asked: argparse.Namespace) -> int:
         print_json({
             "checkpoint": ckpt.path, "captures": asked.captures, "samples": len(good), "device": device, "dtype": dtype,
             "streams": recipe.streams, "mind": [check.what for check in checks], "accuracy": accuracy,
-            "acceptance": acceptance, "errors": {row.key: row.error for row in bad}, "enough": outcome and vars(outcome),
+            "acceptance": acceptance, "errors": {row.key: row.error for row in bad},
+            "enough": outcome and {**vars(outcome), "asked": asked.half_width, "met": outcome.half <= asked.half_width},
         })  # fmt: skip
         return 0
     print(f"{ckpt.path.name} on {len(good)} samples, streams {recipe.streams}, {device}, {dtype}")
@@ -90,5 +91,5 @@ def _told(enough: Enough, K: int, asked: float) -> str:
     part = "all" if enough.read == enough.of else f"{enough.read} of"
     read = f"{part} {enough.of} samples were read, in random order (seed {SEED}); accept length at K = {K} is {enough.tau:.3f}"
     if enough.half <= asked:
-        return f"Enough: {read} +- {enough.half:.3f}, and +- {asked:g} was asked for."
+        return f"Enough: {read} +- {enough.half:.3f} by Student's t (the table below resamples), and +- {asked:g} was asked for."
     return f"Not enough: {read} +- {enough.half:.3f}, wider than the +- {asked:g} that was asked for: record more."

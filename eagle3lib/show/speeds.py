@@ -34,14 +34,16 @@ def measured(given: str | Path | Sequence[str] | None, drafter: str) -> tuple[li
 
 def fitted(settings: Sequence[Setting], baseline: float | None) -> RoundTime | None:
     """Round times through the settings; where they are all of one K, with the server without drafter as K = 0, which takes a
-    drafter's fixed costs for part of its steps. None where there are no two different ones.
+    drafter's fixed costs for part of its steps. None where there are no two different ones, or where by these settings a further
+    step, token or request would take less than no time.
     """
     alone = len({(s.steps, s.batch) for s in settings}) < 2
     every = [*settings, *([Setting(0, baseline, 1.0, batch=settings[0].batch)] if settings and baseline and alone else [])]
     try:
-        return round_time(every)
+        found = round_time(every)
     except InputError:
         return None
+    return found if min(found.first, found.step, found.token, found.step_request) >= 0 else None
 
 
 def bought(lengths: Mapping[str, Acceptance], settings: Sequence[Setting], baseline: float | None) -> dict[str, pd.DataFrame]:
@@ -92,7 +94,10 @@ def reading(tables: Mapping[str, pd.DataFrame], settings: Sequence[Setting], bas
     """What the round times are made of, the best K of each drafter, and whether more steps pay. Markdown."""
     times = fitted(settings, baseline)
     if times is None or not tables:
-        return "Not told: round times need measured speeds at two different numbers of draft steps (or without drafter and with)."
+        return (
+            "Not told: round times need measured speeds at two different numbers of draft steps (or without drafter and with), "
+            "by which a further step takes time; where it seems to take none, measure longer, or at more numbers of steps."
+        )
     terms = [TERMS[name] for name in times.terms]
     off = f", which they meet within {times.off:.0%}" if times.off else ", which leave nothing to check them with"
     batch = f", {settings[0].batch} requests at once" if settings[0].batch > 1 else ""
