@@ -32,6 +32,9 @@ def measured(given: str | Path | Sequence[str] | None, drafter: str) -> tuple[li
     return found, next((float(one.tokens_per_second) for one in texts if not one.steps), None)
 
 
+ROUNDING = 1e-9  # seconds that a fitted part may lie below none
+
+
 def fitted(settings: Sequence[Setting], baseline: float | None) -> RoundTime | None:
     """Round times through the settings; where they are all of one K, with the server without drafter as K = 0, which takes a
     drafter's fixed costs for part of its steps. None where there are no two different ones, or where by these settings a further
@@ -43,7 +46,7 @@ def fitted(settings: Sequence[Setting], baseline: float | None) -> RoundTime | N
         found = round_time(every)
     except InputError:
         return None
-    return found if min(found.first, found.step, found.token, found.step_request) >= 0 else None
+    return found if min(found.first, found.step, found.token, found.step_request) > -ROUNDING else None
 
 
 def bought(lengths: Mapping[str, Acceptance], settings: Sequence[Setting], baseline: float | None) -> dict[str, pd.DataFrame]:
