@@ -82,7 +82,7 @@ def hypotheses(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def definitions(curves: Mapping[str, Acceptance]) -> pd.DataFrame:
-    """The accept length by its four definitions, a row for each name and K."""
+    """The accept length by three definitions, a row for each name and K."""
     rows = [
         {"drafter": name, "K": K, "walk, pooled": found.tau(K), "walk, mean of requests": found.mean_of_requests(K)[0],
          "all starts, pooled": found.tau(K, "starts")}
