@@ -13,7 +13,7 @@ from ..measure.acceptance import Acceptance
 from ..measure.accuracy import Accuracy
 from ..measure.intervals import told
 from ..measure.speed import Setting
-from ..measure.trainers import sums_over_fewer_steps, trainer_figures, with_best_in_vocabulary
+from ..measure.trainers import CLAIM, sums_over_fewer_steps, trainer_figures, with_best_in_vocabulary
 from ..read.capture import Capture
 from ..read.checkpoint import Checkpoint
 from ..read.errors import InputError
@@ -36,7 +36,6 @@ FEWEST = 4  # draft steps that the shape of the curve needs
 UNROLLED = 8  # and trainers' figures, which sum over as many as were unrolled: 7 at most by default (SpecForge, SafeAILab)
 ALPHA = 0.01
 WORTH = 1.01  # a mend that gains less accept length is not worth an accusation
-CLAIM = "SpecForge", "acc_0"  # whose figure a claim is where nobody says
 LENGTHS = ("len", "_ar", "tau")  # in the names of figures that are lengths; all others are shares
 CHOICES = 24  # of streams, the best of those probed, that an engine may have run
 OF_CAPTURE = ("rows", "scale", "residual", "norm of states")  # kinds of change that a recording can be guilty of

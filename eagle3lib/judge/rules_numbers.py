@@ -5,8 +5,9 @@ import pandas as pd
 from ..measure.acceptance import Acceptance
 from ..measure.intervals import told
 from ..measure.speed import paid, round_time
+from ..measure.trainers import CLAIM
 from .answer import NOTHING, Answer
-from .evidence import CLAIM, Evidence, Measured, reached, settings
+from .evidence import Evidence, Measured, reached, settings
 from .heads import heads_at, lowest
 
 ONE_APART = 0.02  # accept lengths that differ by exactly one differ by their definition

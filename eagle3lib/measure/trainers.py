@@ -134,11 +134,14 @@ def sums_over_fewer_steps(strict: Accuracy, replaced: Accuracy | None = None) ->
     return pd.Series(found)
 
 
+CLAIM = "SpecForge", "acc_0"  # whose figure a claim is where nobody says
+
+
 def claimed_row(table: pd.DataFrame, whose: Sequence[str] | None) -> pd.Series:
     """The row of `trainer_figures` for a claimed figure, as ("SpecForge", "acc_0"). Raises InputError for one that no trainer
     here prints.
     """
-    trainer, figure = whose if whose and len(whose) == 2 else (*(whose or ("SpecForge",)), "acc_0")[:2]
+    trainer, figure = whose if whose and len(whose) == 2 else (*(whose or CLAIM), CLAIM[1])[:2]
     if (trainer, figure) not in table.index:
         known = ", ".join(f"{t} {f}" for t, f in table.index if "{" not in f)
         raise InputError(f"claimed figure: {trainer} {figure} is not one this library can compute; there are {known}")

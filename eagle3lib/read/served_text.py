@@ -52,7 +52,8 @@ def joined(lines: Iterable[str]) -> Iterator[str]:
 
 def of_log(lines: Iterable[str], source: str) -> list[Served]:
     """The runs that the lines of a log tell. A line that is cut off, or lacks what it needs, counts for nothing."""
-    told: dict[str, list[dict[str, list[float]]]] = {row.engine: [] for row in IN_LOGS.values()}
+    told: list[dict[str, list[float]]] = []  # vLLM's lines, which tell their K
+    launches: dict[int | None, list[dict[str, list[float]]]] = {}  # SGLang's, by the K of the launch that they follow
     speeds, note, steps = [], "", None
     for line in lines:
         if found := re.search(ARGUMENT.format("num_steps"), line):
@@ -63,15 +64,11 @@ def of_log(lines: Iterable[str], source: str) -> list[Served]:
         if found := re.search(f"{SPEED} {VALUE} tokens/s", line):
             speeds.append(float(found.group(1)))
         if (row := _row(line)) and (values := _values(row, line)):
-            told[row.engine].append(values | {"launched": [steps]})
+            (launches.setdefault(steps, []) if row.engine == "SGLang" else told).append(values)
     rows = {row.engine: row for row in IN_LOGS.values()}
     return [
-        *_vllm(rows["vLLM"], told["vLLM"], source, _usual(speeds), note),
-        *(
-            run
-            for K in {one["launched"][0]: None for one in told["SGLang"]}
-            for run in _sglang(rows["SGLang"], [one for one in told["SGLang"] if one["launched"][0] == K], source, note, K)
-        ),
+        *_vllm(rows["vLLM"], told, source, _usual(speeds), note),
+        *(run for K, one in launches.items() for run in _sglang(rows["SGLang"], one, source, note, K)),
     ]
 
 
