@@ -74,8 +74,8 @@ test-browser: workbook ## every notebook and page in a real Chromium, tests/brow
 	@echo "test-browser: /usr/bin/chromium and JupyterLab, ten minutes; Ctrl-C ends both"
 	@PYTHONPATH=tests OMP_NUM_THREADS=1 $(PY) -m browser.run --workbook build/workbook
 
-test-cluster: env build/cluster/.ready ## scoring through a local Ray of two actors: a minute on a quiet machine
-	@echo "test-cluster: a local Ray of two actors, a minute"
+test-cluster: env build/cluster/.ready ## scoring through a local Ray of two actors, its own and one that runs: two minutes
+	@echo "test-cluster: a local Ray of two actors, two minutes"
 	@RAY_USAGE_STATS_ENABLED=0 OMP_NUM_THREADS=1 build/cluster/bin/python -m pytest tests/test_cluster.py -q
 
 lint: env ## ruff, and imports that go one way: seconds

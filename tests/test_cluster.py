@@ -1,4 +1,5 @@
-"""The same rows from a local Ray of two actors, one killed in the middle, over files of which some are broken.
+"""The same rows from a local Ray of two actors, one killed in the middle, over files of which some are broken; and from a Ray
+that ran before.
 
 Needs Ray (`make test-cluster` makes an environment with it); skipped without.
 """
@@ -6,7 +7,12 @@ Needs Ray (`make test-cluster` makes an environment with it); skipped without.
 import json
 import os
 import signal
+import socket
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import tiny
@@ -75,3 +81,35 @@ def test_on_the_command_line(place, capsys):
         return json.loads(capsys.readouterr().out)
 
     assert told("--cluster", 2) == told()
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A Ray of another process, with a token: the settings with which one joins it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    settings = {**os.environ, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 40, "RAY_ADDRESS": f"127.0.0.1:{port}"}
+    bin_ray = Path(sys.executable).with_name("ray")
+    asked = f"start --head --block --port {port} --num-cpus 3 --include-dashboard=false --disable-usage-stats".split()
+    with (tmp_path / "log").open("w") as log:
+        head = subprocess.Popen([bin_ray, *asked], env=settings, stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 60
+        while "Ray runtime started" not in (tmp_path / "log").read_text():
+            assert head.poll() is None and time.monotonic() < end, (tmp_path / "log").read_text()
+            time.sleep(0.2)
+        yield settings
+    finally:
+        head.terminate()
+        head.wait(60)
+
+
+def test_a_ray_that_runs_already_is_joined(place, running, capsys):
+    argv = [str(word) for word in ("score", place / "drafter", "--captures", place / "captures", "--steps", K, "--json")]
+    command = [sys.executable, "-m", "eagle3lib.show.cli", *argv, "--cluster", "2"]
+    done = subprocess.run(command, env=running, capture_output=True, text=True)
+    assert main(argv) == 0
+    assert json.loads(done.stdout) == json.loads(capsys.readouterr().out), done.stderr
+    done = subprocess.run(command, env={**running, "RAY_AUTH_TOKEN": "b" * 40}, capture_output=True, text=True)
+    assert done.returncode == 2 and "cannot join" in done.stderr and "Traceback" not in done.stderr, done.stderr

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import bootstrap, norm
+from scipy.special import ndtri
 
 LEVEL = 0.95
 RESAMPLES = 2000
@@ -17,6 +17,8 @@ def ratio_interval(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"
 
     (nan, nan) for fewer than two samples that count: from one sample nothing can be said of the spread.
     """
+    from scipy.stats import bootstrap  # most of a second, and not every command needs an interval
+
     kept = below > 0
     above, below = above[kept], below[kept]
     if len(below) < 2:
@@ -38,7 +40,7 @@ def samples_needed(apart: float, spread: float, level: float) -> float:
     """How many samples would tell a mean difference `apart` with this spread from zero, POWER of the time, two-sided at `level`:
     normal approximation, and no fewer than the test by ranks can tell with.
     """
-    z = norm.isf(level / 2) + norm.isf(1 - POWER)
+    z = -ndtri(level / 2) - ndtri(1 - POWER)
     return float(max((z * spread / apart) ** 2, fewest_for(level))) if apart else math.inf
 
 

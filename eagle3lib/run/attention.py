@@ -56,11 +56,13 @@ def attend(
     for part in (part for text in torch.arange(T, device=q.device).split(texts) for part in text.split(most)):
         low, high = 0 if first is None else int(first[part[0]]), int(rows[part].max()) + 1  # context rows that these may see
         seen = torch.arange(low, high, device=q.device)
-        scores = torch.einsum("tngd,snd->tngs", q[part], keys[low:high])  # [part, n_kv, group, seen]
+        weights = torch.einsum("tngd,snd->tngs", q[part], keys[low:high])  # [part, n_kv, group, seen] scores, so far
         hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, seen] context rows still to come
-        scores = scores.masked_fill(hidden, float("-inf"))
-        mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
-        weights = torch.cat([scores, *mine], dim=-1).float().softmax(-1).to(q.dtype)  # [part, n_kv, group, seen + len(own)]
+        weights = weights.masked_fill_(hidden, float("-inf"))
+        if own:
+            mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
+            weights = torch.cat([weights, *mine], dim=-1)  # [part, n_kv, group, seen + len(own)]
+        weights = weights.softmax(-1, dtype=torch.float32).to(q.dtype)
         mixed = torch.einsum("tngs,snd->tngd", weights[..., : len(seen)], values[low:high])  # [part, n_kv, group, Dv]
         for j, (_, v) in enumerate(own):
             mixed = mixed + weights[..., len(seen) + j, None] * v[part][:, :, None]

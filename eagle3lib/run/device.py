@@ -12,7 +12,7 @@ import torch
 
 from ..read.errors import InputError
 
-CPU_BLOCK = 2**26  # numbers held at once on the CPU: 256 MB in float32
+CPU_BLOCK = 2**23  # numbers held at once on the CPU: 32 MB in float32, as a cache holds; 256 MB take two to three times as long
 SHARE = 0.2  # of a GPU's free memory that one intermediate result may take: three or four of that size are held at once
 MOST_BLOCK = 2**30  # numbers: more gain no speed, and from 2**31 on operations count places in other kernels
 PARTS = 64  # that work is divided into, at most, where memory runs out

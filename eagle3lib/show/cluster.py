@@ -46,8 +46,11 @@ class Cluster:
         if self.begun:
             try:
                 self.ray.init(place, log_to_driver=False, logging_level="warning", **own)
-            except ConnectionError as error:
-                raise InputError(f"RAY_ADDRESS {place}: no Ray there ({error}): leave it out to start one here") from None
+            except (ConnectionError, RuntimeError, self.ray.exceptions.RayError) as error:  # a wrong token comes as the last two
+                raise InputError(
+                    f"RAY_ADDRESS {place}: cannot join the Ray there ({' '.join(str(error).split())}): start Ray there and "
+                    "this command with the same RAY_AUTH_MODE and token, or leave RAY_ADDRESS out to start one here"
+                ) from None
         return self
 
     def __exit__(self, *raised) -> None:

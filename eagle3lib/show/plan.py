@@ -11,9 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import nbformat
 import torch
-from nbformat import NotebookNode
 
 from ..read.captures import read_captures
 from ..read.checkpoint import open_checkpoint
@@ -57,7 +55,7 @@ class Notebook:
     """A notebook as committed, and what it says of itself."""
 
     path: Path
-    node: NotebookNode
+    node: dict  # nbformat's
     parameters: Mapping[str, object]  # declared name -> its own value
 
     @property
@@ -148,6 +146,8 @@ def _named(asked: str, paths: Sequence[Path]) -> Path:
 
 
 def _read(path: Path) -> Notebook:
+    import nbformat  # a second or more, and a verdict needs none of it
+
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of cells without an id
