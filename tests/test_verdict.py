@@ -314,10 +314,29 @@ def test_the_counts_of_a_tree_are_not_held_against_a_chain(tiny_checkpoint):
     captures = text_of(e3.Drafter(tiny_checkpoint))
     counts = e3.acceptance(e3.Drafter(tiny_checkpoint), captures, e3.SglangTree(2, 3, 8))
     tree = SGLANG.replace("topk 1", "topk 3") + " --speculative-num-steps 2 --speculative-num-draft-tokens 8"
-    found = e3.verdict(tiny_checkpoint, captures, logs=[replace(log_of(counts, 2), steps=7, requests=None)], flags=tree)
+    log = replace(log_of(counts, 2), steps=7, requests=None)
+    found = e3.verdict(tiny_checkpoint, captures, logs=[log], flags=tree)
     assert (found.steps, found.evidence.match) == (2, None)
     assert found.where not in ("metric definition", "engine")
-    assert any("a tree" in problem for problem in found.evidence.problems)
+    assert found.evidence.tree == pytest.approx((counts.tau(2), *counts.interval(2)))
+    told = f"tree (2 steps, top-k 3, 8 tokens): accept length {counts.tau(2):.2f} ["
+    assert any(told in finding.what for finding in found.why)
+    chain = e3.acceptance(e3.Drafter(tiny_checkpoint), captures, e3.Chain(2)).tau(2)
+    assert chain < counts.tau(2), "a tree accepts more"
+    log = replace(log, accept_length=(chain + 1) / 2, accepted=None, rounds=None)
+    poor = e3.verdict(tiny_checkpoint, captures, logs=[log], flags=tree)
+    assert "with its tree" in poor.sentence and poor.where == "cannot tell"
+
+
+def test_a_tree_that_cannot_be_drafted_is_said_so(tiny_checkpoint):
+    captures = text_of(e3.Drafter(tiny_checkpoint))
+    trees = {
+        SGLANG.replace("topk 1", "topk 3") + " --speculative-num-steps 2": "in full",
+        SGLANG.replace("topk 1", "topk 3") + " --speculative-num-steps 2 --speculative-num-draft-tokens 64": "is not predicted",
+    }
+    for flags, said in trees.items():
+        found = e3.verdict(tiny_checkpoint, captures, flags=flags)
+        assert found.evidence.tree is None and any(said in problem for problem in found.evidence.problems), flags
 
 
 def test_layers_that_the_target_has_not(tmp_path):

@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.stats import wilcoxon
 from tqdm import tqdm
 
-from ..measure.acceptance import Acceptance
+from ..measure.acceptance import Acceptance, acceptance
 from ..measure.accuracy import Accuracy
 from ..measure.intervals import told
 from ..measure.speed import Setting
@@ -21,6 +21,7 @@ from ..read.flags import Flags, read_flags
 from ..read.served import Served
 from ..run.chain import Hits, chain_hits, check_steps
 from ..run.drafter import Drafter, check_finite
+from ..run.tree import SglangTree
 from .checks import check_captures
 from .finding import Finding, Findings
 from .flags import check_flags
@@ -72,6 +73,7 @@ class Evidence:
     served: list[Hits] | None = None  # the drafter on what it is served
     reference: list[Hits] | None = None  # `mended` on the same tokens as `served`
     match: Match | None = None
+    tree: tuple[float, float, float] | None = None  # accept length of the flags' tree, as configured, and its 95 % interval
     claimed: float | None = None
     claimed_by: tuple[str, str] | None = None
     figures: pd.DataFrame | None = None  # what each trainer would print here
@@ -135,12 +137,9 @@ def gather(
     found = _drafted(found, some, device, dtype, streams, probed)
     if served and found.now is not None:
         found = _served(found, some, [served[i] for i in range(min(SAMPLES, len(served)))], device, dtype)
-    if run is not None and found.now is not None:
-        if flags and flags.tree:
-            what = "the server drafts a tree, and its counts are not held against a chain's: acceptance(drafter, captures, "
-            return found.with_problem(f"{what}SglangTree(steps, topk, draft_tokens)) predicts them")
-        found = _counted(found, some, device, dtype)
-    return found
+    if found.now is not None and flags and flags.tree:
+        return _of_a_tree(found, some, device, dtype)
+    return found if run is None or found.now is None else _counted(found, some, device, dtype)
 
 
 def check_kinds(ckpt=None, captures=None, served=None, logs=(), flags=None, measured=()) -> None:
@@ -310,6 +309,22 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     if len(found.now[0].hit) < K:
         return found
     return replace(found, match=match(found.run, K, expected, drafter, some, ways))
+
+
+def _of_a_tree(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
+    """What the tree of SGLang's flags accepts on these captures. A server's counts of a tree are set beside this, not held against
+    every way to run the drafter: that this library's trees are SGLang's to the last node is not confirmed (run/tree.py).
+    """
+    flags = found.flags
+    if flags.engine != "SGLang" or not (flags.steps and flags.topk and flags.verified):
+        return found.with_problem("the server drafts a tree that its flags do not tell in full: nothing is predicted for it")
+    try:
+        plan = SglangTree(flags.steps, flags.topk, flags.verified)
+        drafter = Drafter(found.ckpt, found.ckpt.recipe.replace(streams=found.probe.playable), device, dtype)
+        drafted = acceptance(drafter, some, plan)
+        return replace(found, tree=(drafted.tau(plan.deepest), *drafted.interval(plan.deepest)))
+    except InputError as error:
+        return found.with_problem(f"the server's tree is not predicted: {error}")
 
 
 def _engine_choices(probed: Probe, sample: Capture) -> list[Hypothesis]:

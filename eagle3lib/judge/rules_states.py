@@ -209,10 +209,12 @@ def of_other_text(e: Evidence) -> Answer | None:
             seen = f"{told(*there)} on what the server hands over, {here} on training's"
             sentence = f"The server's states do worse ({seen}), but on other text: text or states cannot be told."
             return Answer("cannot tell", "unknown", sentence, settle="the same tokens, recorded on both sides")
+    if e.tree:
+        low, here = e.tree[1], f"{told(*e.tree)} with its tree"
     if e.run is None or (e.match and e.match.same_text) or not e.run.accept_length < low - TEXT * (low - 1):
         return None
     seen = f"accept length {e.run.accept_length:.2f} at the server, {here} by hand"
-    how = e.match.how if e.match else "its K was not drafted here"
+    how = e.match.how if e.match else "a tree's counts do not tell" if e.tree else "its K was not drafted here"
     sentence = f"The server does worse than the drafter by hand ({seen}), on other text as far as is known: {how}."
     return Answer(
         "cannot tell", "unknown", sentence, settle="rounds and accepted drafts of the recorded prompts, request by request"

@@ -171,6 +171,8 @@ def why(found: Evidence) -> Findings:
         pieces.append(found.states)
     if found.match:
         pieces.append(_match(found))
+    if found.tree:
+        pieces.append(_tree(found))
     if (known := settings(found)) and found.baseline:
         for name, row in paid(known, found.baseline).iterrows():
             most = row["ceiling, tokens a second"]
@@ -217,3 +219,14 @@ def _match(found: Evidence) -> Finding:
         return Finding("ok", "engine", f"{seen}, on the same text: {one.how}")
     names = ", ".join(way.name for way in one.fits) or "none of the ways tried"
     return Finding("fault", "engine", f"{seen}, on the same text; its counts are those of: {names}")
+
+
+def _tree(found: Evidence) -> Finding:
+    """The tree that the flags ask for, beside the server's count."""
+    flags = found.flags
+    tree = f"{flags.steps} steps, top-k {flags.topk}, {flags.verified} tokens"
+    what = f"the server's tree ({tree}): accept length {told(*found.tree)} predicted"
+    if found.run:
+        what += f", {found.run.accept_length:.2f} at the server, not known to be on the same text"
+    sources = "the tree is SGLang's by its sources, not confirmed by a run of it"
+    return Finding("note", "engine", what, {"accept length": found.tree[0]}, settle=sources)

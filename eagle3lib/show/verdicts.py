@@ -66,6 +66,8 @@ def numbers(found: Verdict) -> pd.DataFrame:
     e, K = found.evidence, found.steps
     counted = {name: Acceptance.of(hits) for name, hits in _by_hand(e).items()}
     rows = {name: (accepted.tau(K), *accepted.interval(K)) for name, accepted in counted.items()}
+    if e.tree:
+        rows["by hand, the tree of the flags"] = e.tree
     if run := e.run:
         spread = Acceptance({run.steps: run.requests}, {}).interval(run.steps) if run.requests else (np.nan, np.nan)
         rows["the log's count"] = (run.accept_length, *spread)
