@@ -83,6 +83,21 @@ def test_another_draft_after_the_first_points_at_the_drafters_own_keys(live):
     assert found.name == "draft keys" and f"round {number}" in found.what
 
 
+def test_more_steps_than_were_drafted_are_refused(live):
+    _, drafter, capture = live
+    with pytest.raises(e3.InputError, match=f"steps: {K + 1}, but {K} were drafted"):
+        rounds_of(e3.chain_hits(drafter, capture, K), capture.token_ids.tolist(), K + 1)
+
+
+def test_a_draft_outside_the_vocabulary_is_said_to_be_so(live):
+    _, drafter, capture = live
+    first, *others = engine(drafter, capture)
+    outside = next(i for i in range(drafter.recipe.vocab_size) if i not in drafter.target_ids.tolist())
+    theirs = [Round(first.row, (outside, *first.drafts[1:]), 0, first.after), *others]
+    found = e3.first_difference(drafter, capture, theirs)
+    assert "the draft vocabulary has not both" in found.what and "inf" not in found.what
+
+
 def test_a_near_tie_is_no_fault(live):
     _, drafter, capture = live
     first = rounds(drafter, capture)[0]

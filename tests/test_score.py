@@ -235,6 +235,20 @@ def test_a_ledger_torn_at_any_byte_goes_on(place):
             assert len(again.rows) == 12 and lines(again.score(Never(job), range(12))) == whole
 
 
+@pytest.mark.parametrize("change", [{"counts": [1, 2]}, {"counts": [[1], [2]]}, {"counts": [-1]}, {"key": 3}, {"error": None}])
+def test_a_row_that_was_tampered_with_is_scored_again(place, change):
+    job = job_of(place)
+    drafter, file = job.drafter(), place / "ledger"
+    made = made_with(drafter, K)
+    with Workers(job, drafter) as workers:
+        whole = lines(Ledger(file, made).score(workers, range(12)))
+        kept = file.read_text().splitlines()
+        kept[4] = json.dumps({**json.loads(kept[4]), **change})
+        file.write_text("\n".join(kept) + "\n")
+        ledger = Ledger(file, made)
+        assert len(ledger.rows) == 11 and lines(ledger.score(workers, range(12))) == whole
+
+
 class Never:
     """Workers that must not be asked for a row."""
 

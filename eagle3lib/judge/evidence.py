@@ -312,8 +312,8 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
 
 
 def _of_a_tree(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
-    """What the tree of SGLang's flags accepts on these captures. A server's counts of a tree are set beside this, not held against
-    every way to run the drafter: that this library's trees are SGLang's to the last node is not confirmed (run/tree.py).
+    """What the tree of SGLang's flags accepts on these captures. A server's counts of a tree are set beside this, not held
+    against every way to run the drafter: that this library's trees are SGLang's to the last node is not confirmed (run/tree.py).
     """
     flags = found.flags
     if flags.engine != "SGLang" or not (flags.steps and flags.topk and flags.verified):

@@ -56,12 +56,13 @@ def _parted(drafter: Drafter, capture: Capture, number: int, mine: Round, yours:
         return Finding("fault", "engine", f"{place}: {what}", settle="both texts, token by token", name="verification")
     gap, apart = margin(drafter, capture, mine.row, step, mine.drafts[step], yours.drafts[step])
     told = f"{place}: draft {step + 1} is {yours.drafts[step]} in the engine, {mine.drafts[step]} by hand"
+    by = f"by a gap of {gap:.3g}" if gap < float("inf") else "and the draft vocabulary has not both"
     evidence = {"gap of their logits": gap, "two ways to compute differ by": apart}
     if gap <= SUMS * apart:
         return Finding("note", "engine", f"{told}: a near tie (gap {gap:.1g})", evidence, name="near tie")
     if served is None:
         settle = "the rows that the engine handed its drafter (served=)"
-        return Finding("open", "engine", f"{told}, by a gap of {gap:.3g}", evidence, settle=settle, name="drafts")
+        return Finding("open", "engine", f"{told}, {by}", evidence, settle=settle, name="drafts")
     far = next(_rows_apart(drafter, capture, served, mine.row), None)
     if far:
         row, distance = far
@@ -70,7 +71,7 @@ def _parted(drafter: Drafter, capture: Capture, number: int, mine: Round, yours:
         return Finding("fault", "serving capture", what, evidence, settle=settle, name="rows")
     suspect = "embedding, weights or head" if mine.row < 2 else "draft keys, positions, weights or head"
     suspect = "the drafter's own keys and positions, or the state fed back" if step else suspect
-    what = f"{told}, by a gap of {gap:.3g}; all rows received are as recorded: {suspect}"
+    what = f"{told}, {by}; all rows received are as recorded: {suspect}"
     return Finding("fault", "engine", what, evidence, name="draft keys" if step else "drafts")
 
 

@@ -51,7 +51,7 @@ class Verdict:
         cost = "; ".join(_cost_line(name, row) for name, row in self.cost.iterrows()) or "nothing to measure it from"
         rows = {
             "where": self.where, "what": self.what, f"cost, at K = {self.steps}": cost, "what to do": self.do or "-",
-            "how sure": self.sure, "what would settle it": self.settle or "-",
+            "how sure": self.sure or "-", "what would settle it": self.settle or "-",
             "also": "; ".join(f"{one.where}, {one.what}: {one.sentence}" for one in self.also) or "-",
         }  # fmt: skip
         return pd.DataFrame.from_dict(rows, orient="index", columns=["answer"])

@@ -16,7 +16,7 @@ from ..read.capture import Capture
 from ..read.errors import InputError
 from ..run.chain import Chain, Hits, hits
 from ..run.drafter import Drafter
-from ..run.tree import TreePlan, hits_of_trees
+from ..run.tree import TreePlan, check_plan, hits_of_trees
 from .intervals import ratio_interval
 
 Counts = dict[str, np.ndarray]  # sample -> rounds by accepted drafts, [K + 1] integers
@@ -185,10 +185,7 @@ def acceptance(drafter: Drafter, captures: Iterable[Capture], plan: Chain | Tree
     tree's only K is `plan.deepest`, the most drafts that a round of it can accept: a shallower tree is another tree, not the
     first levels of this one. Raises InputError when no sample has a row to draft from.
     """
-    if not isinstance(plan, Chain | TreePlan):
-        raise InputError(
-            f"plan: {plan!r}, expected Chain(3), an EagleTree or a SglangTree; for sampled drafts sampled_acceptance"
-        )
+    check_plan(plan, "sampled_acceptance")
     if isinstance(plan, Chain):
         return Acceptance.of(hits(drafter, captures, plan.steps, complete=False))
     K, found = plan.deepest, Acceptance.of(hits_of_trees(drafter, captures, plan))

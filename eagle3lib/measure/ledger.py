@@ -1,7 +1,7 @@
 """An append-only file of Rows: scoring that was stopped anywhere, `kill -9` included, goes on with the same totals.
 
 JSON lines. The first says what the Rows were made with; then a line for each sample, as soon as it is scored. A line that is
-torn is no Row, and its sample is scored again. Of two Rows of one sample the later counts.
+torn, or not of this K, is no Row, and its sample is scored again. Of two Rows of one sample the later counts.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from ..read.errors import InputError
 from ..run.drafter import Drafter
-from .score import Row, tables, unscored
+from .score import Row, tables, unscored, width
 
 FORMAT = "eagle3lib ledger, version 1"
 SOME = 4096  # embedding rows that stand for all: a table has several GB
@@ -77,9 +77,10 @@ class Ledger:
     def _take(self, line: bytes) -> None:
         try:
             row = Row.of(line)
-            self.rows[row.key] = row
         except (ValueError, TypeError, LookupError):
-            pass  # torn
+            return  # torn
+        if row.error or len(row.counts) == width(self.made["steps"]):
+            self.rows[row.key] = row
 
     def _add(self, row: Row) -> None:
         self.rows[row.key] = row

@@ -44,7 +44,16 @@ class Row:
     def of(cls, line: str | bytes) -> "Row":
         """Raises ValueError, TypeError or LookupError for a line that is no Row."""
         told = json.loads(line)
-        return cls(**{**told, "counts": np.array(told["counts"], np.int32)})
+        row = cls(**{**told, "counts": np.array(told["counts"], np.int32)})
+        words = all(isinstance(word, str) for word in (row.key, row.stamp, row.error))
+        if not words or row.counts.ndim != 1 or (row.counts < 0).any():
+            raise ValueError("no Row")
+        return row
+
+
+def width(steps: int) -> int:
+    """How many counts a Row has for K = 1 to `steps`."""
+    return 6 * steps + steps * (steps + 3)
 
 
 def unscored(captures: Captures, i: int) -> Row:

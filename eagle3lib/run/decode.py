@@ -12,7 +12,7 @@ from .chain import Chain
 from .device import enough_memory
 from .drafter import Drafter, Memory
 from .record import end_tokens, watching
-from .tree import SglangTree, TreePlan, Trees, draft_trees
+from .tree import SglangTree, TreePlan, Trees, check_plan, draft_trees
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,7 @@ def speculative_decode(
     streams = drafter.recipe.streams
     if streams is None:
         raise InputError("streams: neither config.json nor the target says which streams the drafter takes: give streams=")
-    if not isinstance(plan, Chain | TreePlan):
-        raise InputError(f"plan: {plan!r}, expected Chain(3), an EagleTree or a SglangTree; for sampled text speculative_sample")
+    check_plan(plan, "speculative_sample")
     plan = SglangTree(plan.steps, 1, plan.steps + 1) if isinstance(plan, Chain) else plan  # the tree of one branch
     _check_layers(target, plan)
     from transformers import DynamicCache  # an extra: only a live target needs it

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..read.errors import InputError
 from .chain import Hits
 
 
@@ -21,8 +22,10 @@ def rounds_of(found: Hits, token_ids: Sequence[int], steps: int, end: int | None
 
     `end`: how many tokens the request had, prompt and answer; by default the whole text. Drafts stop with the first that
     missed, for what would be drafted after it depends on it, and with the text, which tells no further. A round may accept
-    tokens past `end`, where the text goes on.
+    tokens past `end`, where the text goes on. Raises InputError for more steps than were drafted.
     """
+    if steps > len(found.guess):
+        raise InputError(f"steps: {steps}, but {len(found.guess)} were drafted at each row: draft as many")
     leading, guess = found.leading(), found.guess
     rounds, row = [], found.start()
     while 0 <= row < min(end or len(token_ids), len(token_ids)) - 2:

@@ -41,7 +41,7 @@ from tqdm import tqdm
 
 from ..read.capture import Capture
 from ..read.errors import InputError
-from .chain import MOST_STEPS, Hits, by_name, fused_rows, told_by_text
+from .chain import MOST_STEPS, Chain, Hits, by_name, fused_rows, told_by_text
 from .device import enough_memory
 from .drafter import Drafter, Memory, Step
 
@@ -107,6 +107,12 @@ class SglangTree(_Tree):
 
 
 TreePlan = EagleTree | SglangTree
+
+
+def check_plan(plan: object, sampled: str) -> None:
+    """Raises InputError for what is no greedy plan; `sampled` does the same for sampled text."""
+    if not isinstance(plan, Chain | TreePlan):
+        raise InputError(f"plan: {plan!r}, expected Chain(3), an EagleTree or a SglangTree; for sampled drafts {sampled}")
 
 
 def _whole(name: str, value: int, low: int, high: int, why: str = "") -> None:
