@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -21,6 +22,7 @@ from eagle3lib.measure.intervals import ratio_interval
 from eagle3lib.measure.ledger import Ledger, made_with
 from eagle3lib.measure.score import Row, score, tables, unscored
 from eagle3lib.measure.workers import CHUNK, Job, Workers
+from eagle3lib.run.chain import hits_together
 from eagle3lib.show.cli import main
 
 K = 3
@@ -72,6 +74,28 @@ def said(capsys, place, *more):
 
 def lines(rows):
     return sorted(row.line() for row in rows)
+
+
+def test_the_next_samples_are_read_while_some_are_drafted(place, monkeypatch):
+    drafter, captures = drafter_of(place), e3.read_captures(place / "captures")
+    whole, read, drafted, news = lines(score(drafter, captures, K, range(12))), [], [], threading.Condition()
+    monkeypatch.setattr("eagle3lib.measure.score.ROWS", 60)
+
+    def reading(sample):
+        with news:
+            read.append(sample)
+            news.notify()
+        return captures.read(sample)
+
+    def drafting(drafter, group, steps):
+        drafted.extend(group)
+        with news:
+            assert news.wait_for(lambda: len(read) > len(drafted) or len(read) == 12, 20), "nothing is read meanwhile"
+        return hits_together(drafter, group, steps)
+
+    monkeypatch.setattr("eagle3lib.measure.score.hits_together", drafting)
+    slow = e3.Captures(captures.folder, captures.samples, reading, captures.title)
+    assert lines(score(drafter, slow, K, range(12))) == whole
 
 
 def test_rows_hold_what_hits_tell(place):

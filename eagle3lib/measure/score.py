@@ -6,12 +6,13 @@ its key. Ratios and intervals are made once, of all Rows (`tables`).
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Int
 
-from ..read.capture import Capture
+from ..read.capture import Capture, Label
 from ..read.captures import Captures
 from ..read.dump_files import Part
 from ..read.errors import InputError
@@ -21,7 +22,8 @@ from ..run.device import MemoryShortError
 from ..run.drafter import Drafter
 from . import acceptance, accuracy
 
-Read = tuple["Row", Capture]
+MOST = 128  # samples in a group: files that cannot be read have no tokens, and are told of soon
+Read = tuple["Row", Capture | None]
 
 
 @dataclass(frozen=True)
@@ -76,22 +78,37 @@ def unscored(captures: Captures, i: int) -> Row:
 
 def score(drafter: Drafter, captures: Captures, steps: int, which: Iterable[int]) -> Iterator[Row]:
     """The Row of each sample `which` (numbers in `captures`), in no order, for K = 1 to `steps`. A sample that cannot be scored
-    is a Row with an error. Some 2,048 tokens are drafted together: few rows use a processor badly.
+    is a Row with an error. Some 2,048 tokens are drafted together, since few rows use a processor badly, and the next are read
+    meanwhile.
     """
     check_steps(steps)
+    groups = _groups(captures, which, drafter.recipe.streams or ())
+    with ThreadPoolExecutor(1) as reader:
+        coming = reader.submit(next, groups, None)
+        while group := coming.result():
+            coming = reader.submit(next, groups, None)
+            yield from (row for row, capture in group if capture is None)
+            yield from _together(drafter, [one for one in group if one[1] is not None], steps)
+
+
+def _groups(captures: Captures, which: Iterable[int], wanted: Sequence[Label]) -> Iterator[list[Read]]:
+    """The samples with their states in memory, in groups of some 2,048 tokens; one that cannot be read has no Capture."""
     group: list[Read] = []
     for i in which:
         row = unscored(captures, i)
         try:
-            capture = captures.read(captures.samples[i]).replace(last=None, last_kind="none")
+            capture = captures.read(captures.samples[i])
+            labels = wanted if all(n in capture.streams for n in wanted) else ()  # else joining them says what is missing
+            states = {n: capture.streams[n].clone() for n in labels or capture.streams}
+            capture = capture.replace(streams=states, last=None, last_kind="none")
+            group.append((replace(row, tokens=len(capture.token_ids)), capture))
         except UNREADABLE as error:
-            yield replace(row, error=_sentence(error))
-            continue
-        group.append((replace(row, tokens=len(capture.token_ids)), capture))
-        if sum(row.tokens for row, _ in group) >= ROWS:
-            yield from _together(drafter, group, steps)
+            group.append((replace(row, error=_sentence(error)), None))
+        if len(group) == MOST or sum(row.tokens for row, _ in group) >= ROWS:
+            yield group
             group = []
-    yield from _together(drafter, group, steps)
+    if group:
+        yield group
 
 
 def _sentence(error: Exception) -> str:
