@@ -10,7 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import torch
 from jaxtyping import Int
+from torch import Tensor
 
 from ..read.capture import Capture, Label
 from ..read.captures import Captures
@@ -99,7 +101,7 @@ def _groups(captures: Captures, which: Iterable[int], wanted: Sequence[Label]) -
         try:
             capture = captures.read(captures.samples[i])
             labels = wanted if all(n in capture.streams for n in wanted) else ()  # else joining them says what is missing
-            states = {n: capture.streams[n].clone() for n in labels or capture.streams}
+            states = {n: _in_memory(capture.streams[n]) for n in labels or capture.streams}
             capture = capture.replace(streams=states, last=None, last_kind="none")
             group.append((replace(row, tokens=len(capture.token_ids)), capture))
         except UNREADABLE as error:
@@ -109,6 +111,11 @@ def _groups(captures: Captures, which: Iterable[int], wanted: Sequence[Label]) -
             group = []
     if group:
         yield group
+
+
+def _in_memory(states: Tensor) -> Tensor:
+    """A copy, made by one thread: `clone` would start a second team of threads, which take the drafting's cores."""
+    return torch.from_numpy(states.view(torch.uint8).numpy().copy()).view(states.dtype)
 
 
 def _sentence(error: Exception) -> str:
