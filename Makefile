@@ -59,12 +59,10 @@ serve-demo: env target build/vllm/.ready ## a real engine on the demo: vLLM, 14 
 	@PYTHONPATH=. build/vllm/bin/python data/make/serve.py
 	@$(PY) data/make/serve_check.py
 
-bench: env target build/speculators/.ready ## time and memory, benchmarks/*.json; writes 10 GB once, ten minutes
-	@echo "bench: accept lengths, many samples, then drafters up to Kimi-K2.5's size, 10 GB into build/bench once: ten minutes"
-	@$(PY) benchmarks/acceptance.py
-	@$(PY) benchmarks/scale.py
-	@$(PY) benchmarks/big_checkpoint.py
-	@$(PY) benchmarks/forward.py
+bench: env target build/speculators/.ready ## time and memory beside their floors, benchmarks/results.md; writes 10 GB once, 15 minutes
+	@echo "bench: drafters up to Kimi-K2.5's size (10 GB into build/bench, once), accept lengths, many samples: 15 minutes, on a quiet machine"
+	@for script in big_checkpoint forward acceptance scale; do $(PY) benchmarks/$$script.py || exit 1; done
+	@$(PY) benchmarks/table.py
 
 demo-data: env target ## remake the demo's drafters and captures in data/: hours
 	@echo "demo-data: data/make/all.sh, hours on two cores"

@@ -9,7 +9,6 @@ only: a row that missed is left. Each is timed three times in turn and its faste
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -17,17 +16,16 @@ import time
 from pathlib import Path
 
 import torch
+from table import figure, save, stamp
 
 import eagle3lib as e3
 from eagle3lib.run.chain import scored_rows, together
 from eagle3lib.run.drafter import Memory
-from eagle3lib.show.stamp import device_name, versions
 
-HERE, ROOT = Path(__file__).parent, Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent
 STEPS, ROUNDS = 8, 3
 DRAFTER, STREAMS = ROOT / "data/drafters/healthy", (2, 15, 27)
 TARGET, CAPTURES = ROOT / "build/target", ROOT / "data/captures/heldout"
-REACH = {"(d) over (c)": 1.3, "(b) over (d)": 1.6, "(b) over (e)": 4.0}  # at most, at least, at least
 
 
 def obvious(drafter: e3.Drafter, capture: e3.Capture) -> int:
@@ -154,7 +152,7 @@ def measure(python: Path) -> dict:
         "rows": sum(rows), "samples": len(captures), "K": STEPS, "threads": torch.get_num_threads(),
         "hit rate at step 1": sum(int((one.hit & one.scored)[0].sum()) for one in whole) / scored,
         "seconds": {name: round(value, 3) for name, value in best.items()},
-        "ratios": {name: round(value, 2) for name, value in ratios.items()}, "reach": REACH,
+        "ratios": {name: round(value, 2) for name, value in ratios.items()},
     }  # fmt: skip
 
 
@@ -163,9 +161,17 @@ def main() -> None:
     parser.add_argument("--speculators", type=Path, default=ROOT / "build/speculators/bin/python")
     args = parser.parse_args()
     os.environ["TQDM_DISABLE"] = "1"
-    found = {"stamp": {**versions(), "device": device_name("cpu")}, **measure(args.speculators)}
-    (HERE / "acceptance.json").write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    made_on, found = stamp(), measure(args.speculators)
+    ratios = found.pop("ratios")
+    rows = [
+        figure(
+            "every marginal, seconds over those of (c)", ratios["(d) over (c)"], "its matrix products alone", most=1.3
+        ),
+        figure("every marginal, times as fast as (b)", ratios["(b) over (d)"], "`speculators`' own forward", least=1.6),
+        figure("accept lengths only, times as fast as (b)", ratios["(b) over (e)"], "`speculators`' own forward", least=4.0),
+        figure("accept lengths only, times as fast as (a)", ratios["(a) over (e)"], "row by row, step by step"),
+    ]
+    save("acceptance", made_on, rows, **found)
 
 
 if __name__ == "__main__":

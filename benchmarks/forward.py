@@ -1,6 +1,6 @@
 """Drafter rows a second beside the floor: the matrix products of the very same forward, and nothing else.
 
-    python benchmarks/forward.py [--folder build/bench]      (`make bench`; needs what big_checkpoint.py writes there)
+    python benchmarks/forward.py [--folder build/bench] [--device cuda]      (`make bench`; a GPU was not tried)
 
 One step of ROWS rows through `fuse`, `forward` and `predict`: the demo's drafter (576 wide), one in the shapes of drafters for
 Llama-3.1-8B (4,096 wide, random, written once) and one in those for Kimi-K2.5 (7,168 wide, latent attention). The products are
@@ -15,12 +15,11 @@ from pathlib import Path
 
 import torch
 from big_checkpoint import write
+from table import ROOT, figure, save, stamp
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import eagle3lib as e3
-from eagle3lib.show.stamp import device_name, versions
 
-HERE, ROOT = Path(__file__).parent, Path(__file__).parent.parent
 ROUNDS, REACH = 5, 0.7  # share of the products' speed that is aimed at
 H, HEADS, KV, D, INTER, V, VD = 4096, 32, 8, 128, 14_336, 128_256, 32_000
 PRODUCTS = {torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default, torch.ops.aten.baddbmm.default}
@@ -73,17 +72,24 @@ def llama(folder: Path) -> Path:
     return folder
 
 
+def finish(device: torch.device) -> None:
+    """Wait until a GPU has done what it was told."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 @torch.no_grad()  # in inference mode a product is not taken apart before it can be taken down
-def measure(folder: Path, target: Path | None, dtype: str, rows: int) -> dict:
+def measure(folder: Path, target: Path | None, dtype: str, rows: int, device: str) -> dict:
     """Rows a second of one step and of its products alone, and the share."""
     ckpt = e3.open_checkpoint(folder, target=target)
-    drafter = e3.Drafter(ckpt, dtype=dtype)
+    drafter = e3.Drafter(ckpt, device=device, dtype=dtype)
     r = ckpt.recipe
-    g = torch.randn(rows, r.n_streams * r.target_hidden_size, dtype=drafter.dtype)
-    ids = torch.arange(rows) % r.vocab_size
+    g = torch.randn(rows, r.n_streams * r.target_hidden_size, dtype=drafter.dtype, device=drafter.device)
+    at = torch.arange(rows, device=drafter.device)
+    ids = at % r.vocab_size
 
     def step() -> None:
-        out = drafter.forward(drafter.fuse(g), ids, torch.arange(rows), e3.Memory())
+        out = drafter.forward(drafter.fuse(g), ids, at, e3.Memory())
         drafter.predict(out.normed)
 
     with Products() as products:
@@ -91,8 +97,10 @@ def measure(folder: Path, target: Path | None, dtype: str, rows: int) -> dict:
     took: dict[str, list[float]] = {"forward": [], "products": []}
     for _ in range(ROUNDS):
         for name, what in (("forward", step), ("products", products.again)):
+            finish(drafter.device)
             start = time.perf_counter()
             what()
+            finish(drafter.device)
             took[name].append(time.perf_counter() - start)
     mine, floor = (min(seconds) for seconds in took.values())
     return {
@@ -106,24 +114,27 @@ def measure(folder: Path, target: Path | None, dtype: str, rows: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench")
-    folder = parser.parse_args().folder
+    parser.add_argument("--device", default="cpu")
+    asked = parser.parse_args()
+    folder, name = asked.folder, "forward" if asked.device == "cpu" else f"forward_{asked.device}"
     write(folder)
+    made_on = {**stamp(asked.device), "threads": torch.get_num_threads()}
     cases = {
         "576 wide, grouped heads": (ROOT / "data/drafters/healthy", ROOT / "build/target", 2048),
         "4,096 wide, grouped heads": (llama(folder / "llama"), None, 256),
         "7,168 wide, latent attention": (folder / "drafter", folder / "target", 128),
     }
     found = {
-        f"{name}, {dtype}": measure(where, target, dtype, rows)
+        f"{name}, {dtype}": measure(where, target, dtype, rows, asked.device)
         for name, (where, target, rows) in cases.items()
         for dtype in ("float32", "bfloat16")
     }
-    stamp = {**versions(), "device": device_name("cpu"), "threads": torch.get_num_threads(), "made": time.strftime("%Y-%m-%d")}
-    (HERE / "forward.json").write_text(json.dumps({"stamp": stamp, "reach": REACH, "measured": found}, indent=1) + "\n")
-    for name, row in found.items():
-        print(
-            f"{name:40} {row['rows a second']:>7,} rows/s, products alone {row['products alone']:>7,}: {row['share']:.0%} of it"
-        )
+    rows = [
+        figure(f"rows a second, {name}, {one['rows']:,} rows", one["share"],
+               f"matrix products alone ({one['products alone']:,} rows/s)", least=REACH)
+        for name, one in found.items()
+    ]  # fmt: skip
+    save(name, made_on, rows, measured=found)
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@
 
 The demo's 24 held-out captures, linked under other names into folders of 50, 200 and 800. Every ratio is of times taken in turn
 in this one run, medians of REPEATS. Reading: every tensor of every sample copied into new memory, against the same files' bytes
-read into a buffer that is there; both out of the system's cache, so it tells what the library adds, not what the disk gives.
+read into a buffer that is there, and against the format's own loader; all out of the system's cache, so it tells what the library
+adds, not what the disk gives. A file of half a MB takes longer to open than to read.
 """
 
 import gzip
+import io
 import json
 import os
 import shutil
@@ -20,18 +22,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
+from table import ROOT, figure, save, stamp
 
 import eagle3lib as e3
 from eagle3lib.measure.score import score
 from eagle3lib.measure.workers import Job, Workers
-from eagle3lib.show.stamp import device_name, versions
 
-HERE, ROOT = Path(__file__).parent, Path(__file__).parent.parent
 DRAFTER, TARGET, CAPTURES = ROOT / "data/drafters/healthy", ROOT / "build/target", ROOT / "data/captures/heldout"
 STREAMS, K, REPEATS = (2, 15, 27), 3, 3
 FORMATS = ("eagle3lib, safetensors", "speculators, safetensors", "ModelOpt, .pt", "SpecForge, .ckpt", "SpecForge, .ckpt.gz")
-REACH = {"reading, uncompressed": 0.8, "verdict, seconds": 60.0, "memory, MB more for 750 samples": 100.0}
+WAIT = 0.02  # seconds that a slow disk takes for a sample
 PEAK = "import resource, sys; print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, file=sys.stderr)"
 
 
@@ -106,23 +107,41 @@ def read_bytes(files: list[Path], buffer: memoryview) -> None:
             opened.readinto(buffer)
 
 
+def read_by_its_own(files: list[Path]) -> None:
+    """The same tensors by `safetensors` or `torch.load` alone, copied likewise."""
+    for file in files:
+        if file.suffix == ".safetensors":
+            held = load_file(file)
+        elif file.suffix == ".gz":
+            with gzip.open(file) as opened:
+                held = torch.load(io.BytesIO(opened.read()), weights_only=True)
+        else:
+            held = torch.load(file, weights_only=True, mmap=True)
+        for tensor in held.values():
+            tensor.clone()
+
+
 def reading(place: Path, captures: list[e3.Capture]) -> dict:
-    """Of each format: the share of plain reading's rate that is reached."""
+    """Of each format: the share of plain reading's rate that is reached, and of its own loader's."""
     found = {}
     for name, folder in dumps(place, captures).items():
         files = [file for file in sorted(folder.iterdir()) if file.suffix != ".json"]
         buffer = memoryview(bytearray(max(file.stat().st_size for file in files)))
-        ours, plain = in_turn(lambda f=folder: read_whole(f), lambda f=files, b=buffer: read_bytes(f, b))
+        works = (lambda f=folder: read_whole(f), lambda f=files, b=buffer: read_bytes(f, b), lambda f=files: read_by_its_own(f))
+        ours, plain, loader = in_turn(*works)
         size = sum(file.stat().st_size for file in files)
-        found[name] = {"MB a sample": round(size / len(files) / 1e6, 2), "of plain reading": round(plain / ours, 3),
-                       "MB/s": round(size / ours / 1e6), "ms a sample": round(1000 * ours / len(files), 2)}  # fmt: skip
+        found[name] = {"of plain reading": plain / ours, "of its loader": loader / ours, "MB/s": round(size / ours / 1e6)}
     return found
 
 
-def workers(folder: Path) -> dict:
-    """200 samples by one process and by two, without their start."""
-    ckpt = e3.open_checkpoint(DRAFTER, target=TARGET)
-    job = Job(DRAFTER, TARGET, ckpt.recipe.replace(streams=STREAMS), e3.read_captures(folder), K, "cpu", "float32")
+def job_of(folder: Path) -> Job:
+    recipe = e3.open_checkpoint(DRAFTER, target=TARGET).recipe.replace(streams=STREAMS)
+    return Job(DRAFTER, TARGET, recipe, e3.read_captures(folder), K, "cpu", "float32")
+
+
+def workers(folder: Path) -> tuple[float, float]:
+    """Seconds of 200 samples by one process and by two, without their start."""
+    job = job_of(folder)
     which, drafter, one, two = range(len(job.captures)), job.drafter(), [], []
     torch.set_num_threads(1)  # as each of two has
     with Workers(job, drafter, 2) as pool:
@@ -130,13 +149,8 @@ def workers(folder: Path) -> dict:
         for _ in range(REPEATS):
             one.append(seconds(lambda: list(score(drafter, job.captures, K, which))))
             two.append(seconds(lambda: list(pool.rows(which))))
-    medians = statistics.median(one), statistics.median(two)
-    return {
-        "samples": len(which),
-        "one": round(medians[0], 2),
-        "two": round(medians[1], 2),
-        "ratio": round(medians[0] / medians[1], 2),
-    }
+    torch.set_num_threads(os.cpu_count() or 1)
+    return statistics.median(one), statistics.median(two)
 
 
 def peak(folder: Path) -> int:
@@ -147,46 +161,60 @@ def peak(folder: Path) -> int:
     return int(done.stderr.strip().splitlines()[-1])
 
 
+def run(*words: object) -> None:
+    """`eagle3`, as a new process."""
+    subprocess.run([sys.executable, "-m", "eagle3lib.show.cli", *map(str, words)], capture_output=True, check=False)
+
+
 def verdict() -> float:
-    """Wall seconds of `eagle3 verdict` on the demo, from a new process to the answer."""
-    argv = [
-        "-m",
-        "eagle3lib.show.cli",
-        "verdict",
-        ROOT / "data/drafters/embedding_fed",
-        "--target",
-        TARGET,
-        "--captures",
-        CAPTURES,
-    ]
-    return seconds(lambda: subprocess.run([sys.executable, *map(str, argv)], capture_output=True, check=False))
+    """Seconds of `eagle3 verdict` on the demo, from a new process to the answer."""
+    return seconds(lambda: run("verdict", ROOT / "data/drafters/embedding_fed", "--target", TARGET, "--captures", CAPTURES))
 
 
-def stamp() -> dict:
-    """Versions and the kind of machine, never its name; and how busy it was, which ratios stand but seconds do not."""
-    info = Path("/proc/cpuinfo")
-    told = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line] if info.exists() else []
-    kind = {"device": device_name("cpu"), "cpu": told[0] if told else "", "cores": os.cpu_count()}
-    return {**versions(), **kind, "load before": round(os.getloadavg()[0], 1)}
+def slow_disk(folder: Path) -> float:
+    """Seconds of scoring 200 samples where each is WAIT late, over those where none is."""
+    drafter, captures = job_of(folder).drafter(), e3.read_captures(folder)
+
+    def late(sample):
+        time.sleep(WAIT)
+        return captures.read(sample)
+
+    slow = e3.Captures(captures.folder, captures.samples, late, captures.title)
+    works = [lambda c=c: list(score(drafter, c, K, range(len(c)))) for c in (slow, captures)]
+    times = [[seconds(work) for work in works] for _ in range(REPEATS)]
+    return statistics.median(a / b for a, b in times)
 
 
 def main() -> None:
     os.environ["TQDM_DISABLE"] = "1"
+    made_on = stamp()
     demo = [c.replace(streams={n: c.streams[n] for n in STREAMS}) for c in e3.read_captures(CAPTURES)]
     place = Path(tempfile.mkdtemp(prefix="scale_"))
+    rows = []
     try:
         folders = {number: linked(place / str(number), number) for number in (50, 200, 800)}
-        found = {
-            "stamp": stamp(),
-            "K": K, "repeats": REPEATS, "reading, small samples": reading(place / "small", demo),
-            "reading, wide samples": reading(place / "wide", wide()), "workers": workers(folders[200]),
-            "peak MB by samples": {number: peak(folder) for number, folder in folders.items()},
-            "verdict, seconds": round(verdict(), 1), "reach": REACH,
-        }  # fmt: skip
+        for size, samples in (("0.5 MB", demo), ("34 MB", wide())):
+            read = reading(place / size, samples)
+            least = 0.8 if size == "34 MB" else None  # of small files the opening is most of it
+            for name, one in read.items():
+                packed = name.endswith("gz")
+                rows.append(figure(f"reading samples of {size}, {name}, {one['MB/s']} MB/s", one["of plain reading"],
+                                   "reading their bytes", least=None if packed else least))  # fmt: skip
+                rows.append(figure("the same", one["of its loader"], "the format's own loader"))
+        one, two = workers(folders[200])
+        rows.append(figure("200 samples by one process, one thread", one, "seconds"))
+        rows.append(figure("by two processes, times as fast", one / two, "one process"))
+        late = slow_disk(folders[200])
+        rows.append(figure(f"200 samples, each {1000 * WAIT:.0f} ms late from the disk", late, "the same without waiting"))
+        peaks = {number: peak(folder) for number, folder in folders.items()}
+        rows.append(figure("memory of `eagle3 score` over 50 samples", peaks[50], "MB"))
+        rows.append(figure("and more over 800", peaks[800] - peaks[50], "MB", most=100.0))
+        rows.append(figure("`eagle3 verdict` on the demo, from cold to the answer", verdict(), "seconds", most=60.0))
+        help_ = statistics.median(seconds(lambda: run("--help")) for _ in range(5))
+        rows.append(figure("`eagle3 --help`", help_, "seconds", most=0.5))
     finally:
         shutil.rmtree(place)
-    (HERE / "scale.json").write_text(json.dumps(found, indent=1) + "\n")
-    print(json.dumps(found, indent=1))
+    save("scale", made_on, rows)
 
 
 if __name__ == "__main__":
