@@ -11,6 +11,7 @@ from unittest.mock import patch
 import nbformat
 from nbformat import NotebookNode
 
+from .plan import INPUTS
 from .scrub import ANSI
 
 # For the kernels: no progress bars in outputs, no remark of the debugger's on the terminal, this environment's own kernel.
@@ -23,6 +24,7 @@ LAST = """import sys
 if "torch" in sys.modules:
     from eagle3lib.show.stamp import peak_memory
     print(*peak_memory(), sep="; ")"""
+OF_THE_DEMO = re.compile(r" ?As committed[,:].*?\.(?=\s|$)")  # a sentence
 BAR = re.compile(r"(.{0,80}: )?\s*\d+%\|")  # a widget's progress bar as text: frozen where it began
 
 
@@ -58,7 +60,9 @@ def _first_line(text: str) -> str:
 
 
 def cleaned(node: NotebookNode, passed: Mapping[str, object], failure: str = "") -> NotebookNode:
-    """Without papermill's notes, timings, progress bars and widget state; with `failure` in front. Tags stay."""
+    """Without papermill's notes, timings, progress bars and widget state; with `failure` in front. Tags stay. Of a run on somebody's
+    own files without the sentences on the demo.
+    """
     node.cells = [cell for cell in node.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", [])]
     if node.cells and "memory" in node.cells[-1].metadata.get("tags", []):
         node.metadata["memory"] = "".join(output.get("text", "") for output in node.cells.pop().outputs).strip()
@@ -74,6 +78,8 @@ def cleaned(node: NotebookNode, passed: Mapping[str, object], failure: str = "")
             del cell.metadata["tags"]
         if "injected-parameters" in cell.metadata.get("tags", []):  # papermill spells letters beyond ASCII as numbers
             cell.source = "\n".join(["# as given for this run", *(f"{name} = {value!r}" for name, value in passed.items())])
+        if cell.cell_type == "markdown" and any(name in passed for name in INPUTS):
+            cell.source = OF_THE_DEMO.sub("", cell.source)
     for name in ("papermill", "widgets"):
         node.metadata.pop(name, None)
     if failure:
