@@ -31,6 +31,8 @@ def test_texts_and_files_are_settings():
     assert {s.steps for s in settings} == {1, 3, 5} and all("healthy" in s.name for s in settings)
     with pytest.raises(e3.InputError, match="expected"):
         speeds.measured(["fast"], "healthy")
+    with pytest.raises(e3.InputError, match="K=1 tok/s=90: no such file of measured speeds"):
+        speeds.measured("K=1 tok/s=90", "healthy")
 
 
 def test_the_sentence_says_the_best_k(lengths):
@@ -40,6 +42,8 @@ def test_the_sentence_says_the_best_k(lengths):
     said = speeds.reading(tables, settings, baseline)
     assert f"best at **K = {table['tokens a second'].idxmax()}**" in said
     assert "2 measured runs at 2 settings carry 2 numbers" in said
+    assert "at K = 5, beyond the measured K = 3, it would be" in said
+    assert "beyond" not in speeds.reading({"x": table.loc[:3]}, settings, baseline)
     assert speeds.picture(tables, settings, baseline)._repr_png_()
     # by hand: a round of K = 1 took 1.5 / 90 s, of K = 3 2 / 80 s
     assert table["ms a round"][1] == pytest.approx(1500 / 90) and table["ms a round"][2] == pytest.approx((1500 / 90 + 25) / 2)

@@ -60,8 +60,8 @@ def _first_line(text: str) -> str:
 
 
 def cleaned(node: NotebookNode, passed: Mapping[str, object], failure: str = "") -> NotebookNode:
-    """Without papermill's notes, timings, progress bars and widget state; with `failure` in front. Tags stay. Of a run on somebody's
-    own files without the sentences on the demo.
+    """Without papermill's notes, timings, progress bars and widget state; with `failure` in front. Tags stay. Of a run on
+    somebody's own files without the sentences on the demo.
     """
     node.cells = [cell for cell in node.cells if "papermill-error-cell-tag" not in cell.metadata.get("tags", [])]
     if node.cells and "memory" in node.cells[-1].metadata.get("tags", []):

@@ -1,6 +1,5 @@
 """What an accept length buys: measured speeds as a notebook is given them, the picture, and the sentence beside it."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from ..measure.acceptance import Acceptance
 from ..measure.speed import RoundTime, Setting, round_time, speeds
 from ..read.errors import InputError
 from ..read.served import read_served
+from ..read.tensors import read_json
 from .cli_verdict import measured_of
 from .curves import MEASURED
 from .figures import WIDTH, Picture, level, line, style, whole
@@ -17,12 +17,15 @@ from .figures import WIDTH, Picture, level, line, style, whole
 
 def measured(given: str | Path | Sequence[str] | None, drafter: str) -> tuple[list[Setting], float | None]:
     """Settings with a drafter, and tokens a second without: from texts such as "K=1 tok/s=56.8 tau=1.6" (K=0: without), or from
-    a result file of this project, whose runs with `drafter` are taken. Raises InputError for texts that are no settings.
+    a result file of this project, whose runs with `drafter` are taken. Raises InputError for texts that are no settings, and for
+    a path that is no such file.
     """
     if given is None:
         return [], None
     if isinstance(given, str | Path):
-        told = json.loads(Path(given).read_text())
+        if not Path(given).is_file():
+            raise InputError(f"{given}: no such file of measured speeds; settings are a list: [\"K=1 tok/s=56.8 tau=1.6\"]")
+        told = read_json(Path(given))
         batch = int(told.get("stamp", {}).get("requests_at_once", 1))
         runs = [run for run in read_served(given) if run.drafter == drafter and run.tokens_per_second]
         found = [Setting(r.steps, r.tokens_per_second, r.accept_length, f"{r.name}, K = {r.steps}", batch) for r in runs]
@@ -74,6 +77,9 @@ def picture(tables: Mapping[str, pd.DataFrame], settings: Sequence[Setting], bas
     if baseline:
         level(axes, baseline, "without drafter")
         top = max(top, baseline)
+    last, end = max(s.steps for s in settings), max(table.index)
+    if last < end:
+        axes.axvspan(last, end, color="0.94", zorder=0, label="beyond what was measured")
     axes.set(xlabel="draft steps K", ylabel="tokens a second, all requests\n(higher is better)")
     axes.set_ylim(0, 1.05 * min(perfect.max(), 2.5 * top))
     whole(axes.xaxis)
@@ -101,7 +107,7 @@ def reading(tables: Mapping[str, pd.DataFrame], settings: Sequence[Setting], bas
             "Not told: round times need measured speeds at two different numbers of draft steps (or without drafter and with), "
             "by which a further step takes time; where it seems to take none, measure longer, or at more numbers of steps."
         )
-    terms = [TERMS[name] for name in times.terms]
+    terms, last = [TERMS[name] for name in times.terms], max(one.steps for one in settings)
     off = f", which they meet within {times.off:.0%}" if times.off else ", which leave nothing to check them with"
     batch = f", {settings[0].batch} requests at once" if settings[0].batch > 1 else ""
     runs = f"{len(settings)} measured runs at {times.settings} settings{batch}"
@@ -110,9 +116,10 @@ def reading(tables: Mapping[str, pd.DataFrame], settings: Sequence[Setting], bas
         best, most = table["tokens a second"].idxmax(), table.index[-1]
         row = table.loc[best]
         pays = f"{row['over baseline']:.2f} times the speed without drafter"
+        there = f"at K = {most}, beyond the measured K = {last}, it would be" if most > last else f"at K = {most} it is"
         lines.append(
             f"{name}: best at **K = {best}**, {row['tokens a second']:.0f} tokens a second, {pays}; there a round must yield "
-            f"{row['break-even accept length']:.2f} tokens to pay and yields {row['accept length']:.2f}; at K = {most} "
-            f"it is {table['over baseline'].iloc[-1]:.2f} times"
+            f"{row['break-even accept length']:.2f} tokens to pay and yields {row['accept length']:.2f}; {there} "
+            f"{table['over baseline'].iloc[-1]:.2f} times"
         )
     return "\n".join(f"* {line[0].upper()}{line[1:]}." for line in lines)
