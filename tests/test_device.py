@@ -347,7 +347,7 @@ def test_what_a_block_costs_in_full_was_free(files, dtype):
             work()
             costs[name] = (device.peak - before) / (4 * block)
     assert all(cost < 1 / SHARE for cost in costs.values()), costs
-    assert costs["attention"] > 2, "nothing was counted"
+    assert costs["attention"] > 1, "nothing was counted"
 
 
 def one_step(drafter: e3.Drafter, hidden: torch.Tensor, rows: torch.Tensor):

@@ -55,16 +55,16 @@ def attend(
     most, blocks = max(1, block // (S * heads)), []
     for part in (part for text in torch.arange(T, device=q.device).split(texts) for part in text.split(most)):
         low, high = 0 if first is None else int(first[part[0]]), int(rows[part].max()) + 1  # context rows that these may see
-        seen = torch.arange(low, high, device=q.device)
-        weights = torch.einsum("tngd,snd->tngs", q[part], keys[low:high])  # [part, n_kv, group, seen] scores, so far
-        hidden = (seen[None, :] > rows[part, None])[:, None, None, :]  # [part, 1, 1, seen] context rows still to come
-        weights = weights.masked_fill_(hidden, float("-inf"))
+        late = torch.arange(int(rows[part].min()) + 1, high, device=q.device)  # [late] those that not all of these may see
+        weights = torch.einsum("tngd,snd->ntgs", q[part], keys[low:high])  # [n_kv, part, group, seen] scores, so far
+        hidden = (late[None, :] > rows[part, None])[:, None, :]  # [part, 1, late] context rows still to come
+        weights[..., high - low - len(late) :].masked_fill_(hidden, float("-inf"))
         if own:
             mine = [(q[part] * k[part][:, :, None]).sum(-1, keepdim=True) for k, _ in own]  # each [part, n_kv, group, 1]
-            weights = torch.cat([weights, *mine], dim=-1)  # [part, n_kv, group, seen + len(own)]
-        weights = weights.softmax(-1, dtype=torch.float32).to(q.dtype)
-        mixed = torch.einsum("tngs,snd->tngd", weights[..., : len(seen)], values[low:high])  # [part, n_kv, group, Dv]
+            weights = torch.cat([weights, *(one.transpose(0, 1) for one in mine)], dim=-1)  # [n_kv, part, group, seen + len(own)]
+        weights = weights.softmax(-1)  # sums in float32, whatever the dtype
+        mixed = torch.einsum("ntgs,snd->tngd", weights[..., : high - low], values[low:high])  # [part, n_kv, group, Dv]
         for j, (_, v) in enumerate(own):
-            mixed = mixed + weights[..., len(seen) + j, None] * v[part][:, :, None]
+            mixed = mixed + weights[..., high - low + j].transpose(0, 1)[..., None] * v[part][:, :, None]
         blocks.append(mixed)
     return torch.cat(blocks).reshape(T, heads, values.shape[-1])

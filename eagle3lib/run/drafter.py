@@ -248,7 +248,8 @@ class Drafter:
 
     def predict(self, normed: Float[Tensor, "T H"]) -> Int[Tensor, " T"]:
         """The most likely next token of each row, as the target's id: `target_ids[argmax(logits)]`."""
-        best = [self.logits(part).argmax(-1) for part in normed.split(self._head_block())]
+        parts = normed.split(self._head_block())
+        best = [self.logits(part).max(-1).indices for part in parts]  # `argmax` takes six times as long in bfloat16
         return self.target_ids[torch.cat(best)]
 
     def predict_beside(
@@ -262,7 +263,7 @@ class Drafter:
         best, log_p = [], []
         for part, tokens in zip(normed.split(self._head_block()), truth.split(self._head_block()), strict=True):
             logits, ids = self.logits(part).float() / temperature, draft_id[tokens]  # [part, Vd], [part]
-            best.append(logits.argmax(-1))
+            best.append(logits.max(-1).indices)
             true = logits.gather(1, ids.clamp(min=0)[:, None])[:, 0]  # [part]
             log_p.append(torch.where(ids >= 0, true - logits.logsumexp(-1), torch.nan))
         return self.target_ids[torch.cat(best)], torch.cat(log_p)
