@@ -100,6 +100,14 @@ def test_half_copied_folder(folder):
         e3.read_captures(folder)
 
 
+def test_a_sample_listed_twice_is_refused(folder):
+    sidecar = json.loads((folder / "captures.json").read_text())
+    sidecar["samples"].append(sidecar["samples"][1])
+    (folder / "captures.json").write_text(json.dumps(sidecar))
+    with pytest.raises(e3.InputError, match="lists sample_00001.safetensors more than once"):
+        e3.read_captures(folder)
+
+
 def test_truncated_sample(folder):
     path = folder / "sample_00002.safetensors"
     path.write_bytes(path.read_bytes()[:500])

@@ -70,6 +70,7 @@ def test_what_is_advised_is_sound():
     "line, said",
     [
         ("vllm serve T --port 8000", "no speculative decoding"),
+        ("trtllm-serve T --extra_llm_api_options c.yaml", "names a YAML file, which is not read"),
         ("", "no speculative decoding"),
         (CHAIN + " 'open", "No closing quotation"),
         (BASE + " --speculative-num-steps", "has no value"),

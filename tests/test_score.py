@@ -259,7 +259,10 @@ def test_a_ledger_torn_at_any_byte_goes_on(place):
             assert len(again.rows) == 12 and lines(again.score(Never(job), range(12))) == whole
 
 
-@pytest.mark.parametrize("change", [{"counts": [1, 2]}, {"counts": [[1], [2]]}, {"counts": [-1]}, {"key": 3}, {"error": None}])
+WRONG = [*({"counts": wrong} for wrong in ([1, 2], [[1], [2]], [-1], [10**30], [0.5], "12")), {"key": 3}, {"error": None}]
+
+
+@pytest.mark.parametrize("change", WRONG, ids=str)
 def test_a_row_that_was_tampered_with_is_scored_again(place, change):
     job = job_of(place)
     drafter, file = job.drafter(), place / "ledger"
@@ -271,6 +274,35 @@ def test_a_row_that_was_tampered_with_is_scored_again(place, change):
         file.write_text("\n".join(kept) + "\n")
         ledger = Ledger(file, made)
         assert len(ledger.rows) == 11 and lines(ledger.score(workers, range(12))) == whole
+
+
+def test_a_device_is_no_ledger(place):
+    with pytest.raises(e3.InputError, match="/dev/full: cannot be a ledger"):
+        Ledger("/dev/full", {})
+
+
+def test_samples_without_a_round_tell_nothing(place, capsys):
+    """They make no interval narrower, and are told of; an empty one too."""
+    few = np.array([3.0, 1.0, 2.0, 2.0]), np.array([4.0, 2.0, 2.0, 4.0])
+    assert half_width(*(np.append(part, np.zeros(20)) for part in few)) == half_width(*few)
+    made = [tiny.capture(seed=i, name=f"s{i}") for i in range(4)]
+    silent = [tiny.capture(seed=i, name=f"t{i}").replace(loss_mask=torch.zeros(len(made[0].token_ids)).bool()) for i in range(3)]
+    empty = made[0].replace(
+        name="empty", token_ids=made[0].token_ids[:0], loss_mask=made[0].loss_mask[:0],
+        streams={n: stream[:0] for n, stream in made[0].streams.items()}, last=None, last_kind="none",
+    )  # fmt: skip
+    every = [one.replace(last=None, last_kind="none") for one in (*made, *silent)]
+    e3.write_captures(place / "some/captures", [*every, empty], "tiny", 6, torch.float32)
+    (place / "some/drafter").symlink_to(place / "drafter")
+    code, out, _ = said(capsys, place / "some")
+    assert code == 0 and "Mind: 4 of them have no row to draft from" in out
+
+
+def test_what_could_not_be_scored_is_counted_first_and_named(place, capsys):
+    spoil(place / "captures")
+    code, out, _ = said(capsys, place)
+    head, told = out.splitlines()[0], out.partition("could not be scored")[2]
+    assert code == 0 and " of " in head and "sample_00001.safetensors#s1: " in told
 
 
 class Never:

@@ -328,6 +328,23 @@ def test_the_counts_of_a_tree_are_not_held_against_a_chain(tiny_checkpoint):
     assert "with its tree" in poor.sentence and poor.where == "cannot tell"
 
 
+def test_a_k_that_nobody_told_accuses_nobody(tmp_path):
+    """What SGLang chooses by itself is taken where all its versions choose the same; a default is never held against a count."""
+    line = "python -m sglang.launch_server --speculative-algorithm EAGLE3 --speculative-draft-model-path d"
+    log = Served("log", None, None, None, 4.5, None, "log")
+    found = e3.verdict(flags=line, logs=[log])
+    assert found.where == "cannot tell" and found.evidence.assumed
+    assert e3.verdict(logs=[log]).where == "cannot tell"
+    target = tiny.write_target(tmp_path / "target")
+    config = json.loads((target / "config.json").read_text())
+    for architecture, steps, tree in (("LlamaForCausalLM", 5, True), ("DeepseekV3ForCausalLM", 3, False), ("Other", 3, False)):
+        (target / "config.json").write_text(json.dumps({**config, "architectures": [architecture]}))
+        ckpt = e3.open_checkpoint(tiny.write_drafter(tmp_path / architecture), target=target)
+        found = e3.verdict(ckpt, flags=line, logs=[log])
+        assert (found.steps, found.evidence.flags.tree) == (steps, tree), architecture
+        assert (found.where == "metric definition") == (architecture == "DeepseekV3ForCausalLM"), architecture
+
+
 def test_a_tree_that_cannot_be_drafted_is_said_so(tiny_checkpoint):
     captures = text_of(e3.Drafter(tiny_checkpoint))
     trees = {

@@ -24,7 +24,7 @@ from ..run.drafter import Drafter, check_finite
 from ..run.tree import SglangTree
 from .checks import check_captures
 from .finding import Finding, Findings
-from .flags import check_flags
+from .flags import as_chosen, check_flags
 from .heads import WEAKEST
 from .hypotheses import Hypothesis, ends_normed, name_of, single_changes, streams_are
 from .probe import Probe, probe
@@ -107,6 +107,8 @@ def gather(
     if steps is not None:
         check_steps(steps)
     flags = read_flags(flags) if isinstance(flags, str) else flags
+    flag_findings = check_flags(flags, ckpt) if flags else Findings([])
+    flags = as_chosen(flags, ckpt) if flags else None
     logs = runs_of(ckpt, logs) if logs else []
     K = steps or _steps(flags, logs, measured)
     run = next((run for run in logs if run.steps in (K, None)), None)
@@ -115,7 +117,7 @@ def gather(
     found = Evidence(
         steps=K, ckpt=ckpt, flags=flags, measured=tuple(measured), baseline=baseline and float(baseline), run=run,
         claimed=claimed, claimed_by=tuple(claimed_by) if claimed_by else None,
-        flag_findings=check_flags(flags, ckpt) if flags else Findings([]),
+        flag_findings=flag_findings,
         assumed=not (steps or _steps_told(flags, logs, measured)),
     )  # fmt: skip
     found = _at_odds(found, logs)
@@ -316,7 +318,9 @@ def _of_a_tree(found: Evidence, some: list[Capture], device: str, dtype: str) ->
     against every way to run the drafter: that this library's trees are SGLang's to the last node is not confirmed (run/tree.py).
     """
     flags = found.flags
-    if flags.engine != "SGLang" or not (flags.steps and flags.topk and flags.verified):
+    if flags.engine != "SGLang":
+        return found.with_problem(f"the trees of {flags.engine} are not modelled: nothing is predicted for the server's")
+    if not (flags.steps and flags.topk and flags.verified):
         return found.with_problem("the server drafts a tree that its flags do not tell in full: nothing is predicted for it")
     try:
         plan = SglangTree(flags.steps, flags.topk, flags.verified)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from types import SimpleNamespace
 
@@ -207,6 +207,16 @@ def _unknown(flag: str, engine: str) -> Finding:
         what = f"{flag} is no flag of {engine}: {near[0]} is spelled nearly so"
         return Finding("warning", "flags", what, change=f"{near[0]} in place of {flag}", name="unknown flag")
     return Finding("note", "flags", f"{flag} is not known here, so what it does was not judged", name="unknown flag")
+
+
+def as_chosen(flags: Flags, ckpt: Checkpoint | None) -> Flags:
+    """The flags with what SGLang chooses by itself for this target, where all its versions choose the same."""
+    facts = _facts(flags, ckpt)
+    choices = chosen(facts.architecture) if facts.left_out and facts.architecture else ((), ())
+    if not choices[0] or choices[0] != choices[1]:
+        return flags
+    steps, topk, tokens = choices[0]
+    return replace(flags, steps=steps, topk=topk, verified=tokens, tree=topk > 1)
 
 
 def _chosen(architecture: str) -> str:

@@ -31,7 +31,8 @@ def of_the_flags(e: Evidence) -> Answer | None:
 
 def of_the_definition(e: Evidence) -> Answer | None:
     """Accept lengths that cannot be ones, and claims that another definition explains."""
-    logged = [Measured(e.run.steps or e.steps, 0.0, e.run.accept_length)] if e.run else []
+    K = 0 if e.run is None or (e.assumed and not e.run.steps) else e.steps if e.tree else e.run.steps or e.steps
+    logged = [Measured(K, 0.0, e.run.accept_length)] if K else []
     for one in (*e.measured, *logged):
         if one.steps and one.accept_length < 1:
             what = f"accept length {one.accept_length:g} at K = {one.steps} is below 1: the target's own token is not counted"
@@ -40,6 +41,8 @@ def of_the_definition(e: Evidence) -> Answer | None:
         if one.steps and one.accept_length > one.steps + 1:
             what = f"{one.accept_length:g} at K = {one.steps} is above K + 1 = {one.steps + 1}"
             do = "take K as the tokens drafted in a chain: SGLang's num_draft_tokens counts the root, and a tree yields more"
+            if e.flags and e.flags.tree:
+                do = "take flags and log of one launch: a tree of K steps yields K + 1 tokens a round at most"
             return Answer(
                 "metric definition", "definition", f"The numbers do not go together: accept length {what}.", do, "certain"
             )

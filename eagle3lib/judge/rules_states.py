@@ -214,11 +214,12 @@ def of_other_text(e: Evidence) -> Answer | None:
     if e.run is None or (e.match and e.match.same_text) or not e.run.accept_length < low - TEXT * (low - 1):
         return None
     seen = f"accept length {e.run.accept_length:.2f} at the server, {here} by hand"
-    how = e.match.how if e.match else "a tree's counts do not tell" if e.tree else "its K was not drafted here"
+    how = e.match.how if e.match else "counts of a tree do not tell" if e.tree else "its K was not drafted here"
     sentence = f"The server does worse than the drafter by hand ({seen}), on other text as far as is known: {how}."
-    return Answer(
-        "cannot tell", "unknown", sentence, settle="rounds and accepted drafts of the recorded prompts, request by request"
-    )
+    settle = "rounds and accepted drafts of the recorded prompts, request by request"
+    if e.tree:
+        settle += ", of a chain (top-k 1): those are held against every way to run the drafter, a tree's are not"
+    return Answer("cannot tell", "unknown", sentence, settle=settle)
 
 
 def wider(e: Evidence) -> str:

@@ -118,7 +118,7 @@ def _same_text(run: Served, mine: pd.DataFrame) -> tuple[bool, str]:
             return False, "none of its requests is recorded under its name"
         return good, f"{len(common)} of its requests are recorded, {'of' if good else 'but of other than'} the same length"
     if run.rounds is None:
-        return False, "its log prints no counts, so nothing says that its text is the recorded one"
+        return False, "it tells a mean, no rounds and accepted drafts, so nothing says that its text is the recorded one"
     total = run.rounds + run.accepted
     good = bool(abs(total - tokens) <= max(run.steps or 1, 1) * len(mine))
     return good, f"it wrote {total} tokens in its rounds, the recorded text has {tokens}"

@@ -141,6 +141,8 @@ def cost(found: Evidence, first: Answer) -> pd.DataFrame:
         row("now", found.run.accept_length if found.run else at_K[0].accept_length)
     elif now:
         row("now", *reached(now, K))
+    if found.tree:
+        row("by hand, with the server's tree", *found.tree)
     if first.mended and first.mended is not now:
         row("if mended", *reached(first.mended, K))
     if seconds and found.baseline:

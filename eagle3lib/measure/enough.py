@@ -34,13 +34,14 @@ def order(number: int) -> list[int]:
 
 
 def half_width(above: Float[np.ndarray, " S"], below: Float[np.ndarray, " S"], level: float = LEVEL) -> float:
-    """Half the interval of R = sum(above) / sum(below) over S samples; infinite for fewer than two.
+    """Half the interval of R = sum(above) / sum(below) over the S samples that have any; infinite for fewer than two.
 
     t(S - 1) * s / (sqrt(S) * mean(below)), s the standard deviation of above - R * below. Source: Cochran, Sampling Techniques,
     3rd ed., chapters 2 and 6; without its factor for a finite number of samples, since these prompts stand for others too.
     """
+    above, below = above[below > 0], below[below > 0]
     S = len(above)
-    if S < 2 or not below.sum():
+    if S < 2:
         return float("inf")
     rest = above - above.sum() / below.sum() * below
     return float(student.ppf((1 + level) / 2, S - 1) * np.sqrt(rest @ rest / (S - 1) / S) / below.mean())

@@ -40,12 +40,14 @@ class Ledger:
     """The Rows in `file`, and those that are added; without a file, in memory only."""
 
     def __init__(self, file: str | Path | None, made: dict):
-        """Opens or begins it. Raises InputError for a file that is no ledger, that cannot be written, or that is of another
-        drafter, recipe, K or dtype.
+        """Opens or begins it. Raises InputError for what is no file, or no ledger, or cannot be written, and for a ledger of
+        another drafter, recipe, K or dtype.
         """
         self.file, self.made, self.rows, self._out = file, made, {}, None
         if file is None:
             return
+        if Path(file).exists() and not Path(file).is_file():
+            raise InputError(f"{file}: cannot be a ledger (a device or a folder): name a file that may be written")
         header, last = json.dumps(made).encode() + b"\n", b"\n"
         try:
             self._out = Path(file).open("ab", buffering=0)  # a Row goes to the system at once, in one piece  # noqa: SIM115
@@ -77,7 +79,7 @@ class Ledger:
     def _take(self, line: bytes) -> None:
         try:
             row = Row.of(line)
-        except (ValueError, TypeError, LookupError):
+        except (ValueError, TypeError, LookupError, OverflowError):
             return  # torn
         if row.error or len(row.counts) == width(self.made["steps"]):
             self.rows[row.key] = row

@@ -44,13 +44,17 @@ class Row:
         """The Row as one line of JSON; `Row.of` reads it."""
         return json.dumps({**vars(self), "counts": self.counts.tolist()})
 
+    def rounds(self, steps: int) -> int:
+        """Of K = 1; 0 where the target wrote no two tokens in a row."""
+        return int(self.counts[6 * steps : 6 * steps + 2].sum())
+
     @classmethod
     def of(cls, line: str | bytes) -> "Row":
-        """Raises ValueError, TypeError or LookupError for a line that is no Row."""
+        """Raises ValueError, TypeError, LookupError or OverflowError for a line that is no Row."""
         told = json.loads(line)
-        row = cls(**{**told, "counts": np.array(told["counts"], np.int32)})
+        row = cls(**{**told, "counts": np.array([int(count) for count in told["counts"]], np.int32)})
         words = all(isinstance(word, str) for word in (row.key, row.stamp, row.error))
-        if not words or row.counts.ndim != 1 or (row.counts < 0).any():
+        if not words or (row.counts < 0).any() or row.counts.tolist() != told["counts"]:
             raise ValueError("no Row")
         return row
 
@@ -115,6 +119,8 @@ def _groups(captures: Captures, which: Iterable[int], wanted: Sequence[Label]) -
 
 def _in_memory(states: Tensor) -> Tensor:
     """A copy, made by one thread: `clone` would start a second team of threads, which take the drafting's cores."""
+    if not states.numel():
+        return states
     return torch.from_numpy(states.view(torch.uint8).numpy().copy()).view(states.dtype)
 
 

@@ -8,6 +8,7 @@ that is known, and whether `last` is before or after the final norm.
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -83,10 +84,14 @@ def _read_sidecar(folder: Path) -> dict:
         name, file = (sample.get("name"), sample.get("file")) if isinstance(sample, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(file, str) or Path(file).name != file:
             raise InputError(f"{folder / SIDECAR}: a sample is {sample!r}, expected a name, and a file of this very folder")
+    files = [sample["file"] for sample in samples]
+    if len(set(files)) < len(files):
+        twice = next(file for file, number in Counter(files).items() if number > 1)
+        raise InputError(f"{folder / SIDECAR}: lists {twice} more than once: its numbers would count so often; keep one")
     if not isinstance(sidecar.get("streams", {}), dict):
         raise InputError(f"{folder / SIDECAR}: streams is {sidecar['streams']!r}, expected an object: what each stream is")
     there = {path.name for path in folder.iterdir()}
-    absent = [sample["file"] for sample in samples if sample["file"] not in there]
+    absent = [file for file in files if file not in there]
     if absent:
         raise InputError(
             f"{folder}: {len(absent)} of {len(samples)} files that {SIDECAR} lists are absent ({absent[0]}, …): copy them too"

@@ -175,6 +175,8 @@ def _config(text: str) -> tuple[str, dict[str, object]]:
         pairs = re.findall(rf"\b({keys})\b[\\\\\"']*\s*[:=]\s*[\\\\\"']*([\w./\[-]+)", after)
         if any(key in sure for key, _ in pairs):
             return engine, {FIELDS[engine].get(key, key): _scalar(value) for key, value in pairs}
+    if re.search(r"\.ya?ml\b", text):
+        raise InputError("launch line: names a YAML file, which is not read: give the text of its speculative_config")
     raise InputError(
         "launch line: asks for no speculative decoding; expected SGLang's --speculative-..., vLLM's --speculative-config or "
         "TensorRT-LLM's speculative_config: give the line that started the server"

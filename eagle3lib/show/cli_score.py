@@ -61,7 +61,11 @@ def run(asked: argparse.Namespace) -> int:
             "enough": outcome and {**vars(outcome), "asked": asked.half_width, "met": outcome.half <= asked.half_width},
         })  # fmt: skip
         return 0
-    print(f"{ckpt.path.name} on {len(good)} samples, streams {recipe.streams}, {device}, {dtype}")
+    number = f"{len(good)} of {len(rows)}" if bad else f"{len(good)}"
+    print(f"{ckpt.path.name} on {number} samples, streams {recipe.streams}, {device}, {dtype}")
+    empty = sum(not row.error and not row.rounds(asked.steps) for row in rows)
+    if empty:
+        print(f"Mind: {empty} of them have no row to draft from: the target wrote no two tokens in a row there (loss_mask).")
     for check in checks:
         print(f"Mind: {check.what}.")
     if outcome:
@@ -70,7 +74,7 @@ def run(asked: argparse.Namespace) -> int:
     acceptance = acceptance.rename(columns={"low": "accept length low", "high": "accept length high"})
     print_table("Accept length at K draft steps, with 95 % intervals over samples", with_intervals(acceptance))
     if bad:
-        told = [row.error for row in bad[:SHOWN]] + ["…"] * (len(bad) > SHOWN)
+        told = [f"{row.key.rpartition('/')[2]}: {row.error}" for row in bad[:SHOWN]] + ["…"] * (len(bad) > SHOWN)
         print("\n  ".join([f"\n{len(bad)} of {len(rows)} samples could not be scored, and are left out:", *told]))
     return 0
 
