@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import os
 import re
 import subprocess
 import sys
@@ -208,6 +209,18 @@ def test_the_script_starts_light_and_shows_no_traceback(place):
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, cwd=place)
     assert done.returncode == 2
     assert done.stderr.startswith("eagle3: nowhere") and "Traceback" not in done.stderr
+
+
+def test_an_output_that_nobody_takes_is_no_traceback(place):
+    command = [sys.executable, "-m", "eagle3lib.show.cli", "inspect", place / "drafter"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "eagle3: the output could not be written: the disk is full\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as broken:
+        done = subprocess.run(command, stdout=broken, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_help_needs_no_heavy_library():

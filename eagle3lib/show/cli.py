@@ -5,6 +5,7 @@ What a command does is in the module of its name, imported when it is asked for:
 """
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -37,9 +38,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except UnicodeEncodeError:
         print("eagle3: this terminal cannot show all letters: set PYTHONIOENCODING=utf-8", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # `eagle3 ... | head`
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, errno.ENOSPC):
+            raise
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        if error.errno == errno.EPIPE:  # `eagle3 ... | head`
+            return 0
+        print("eagle3: the output could not be written: the disk is full", file=sys.stderr)
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:
