@@ -171,7 +171,7 @@ def main() -> None:
         figure("accept lengths only, times as fast as (b)", ratios["(b) over (e)"], "`speculators`' own forward", least=4.0),
         figure("accept lengths only, times as fast as (a)", ratios["(a) over (e)"], "row by row, step by step"),
     ]
-    save("acceptance", made_on, rows, **found)
+    save("acceptance", made_on, rows, measured=found)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,15 @@ WAYS = {  # what is done -> level, name, words of the sentence
 }  # fmt: skip
 
 
+def test_a_few_channels_changed_are_no_other_basis():
+    """One channel is far larger than all others, as in real states, and lost at the server: the others are as they were."""
+    large = torch.zeros(tiny.H)
+    large[0] = 500.0
+    theirs = [c.replace(streams={n: stream + large for n, stream in c.streams.items()}) for c in recorded()]
+    found = compare_captures(slots(lambda i, c: c.stream(i + 2) - large, theirs), theirs, (2, 3, 4))
+    assert (found.level, found.name) == ("fault", "unknown")
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_each_way_is_named(way):
     function, level, name, words = WAYS[way]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.stats import wilcoxon
 
 from ..measure.intervals import fewest_for, ratio_interval, samples_needed
 
@@ -108,6 +107,8 @@ def p_value(a: Score, b: Score | None, tried: int) -> float:
     mine, theirs = a.beside(b)
     if (mine.mean() - theirs.mean()) * (a.value - b.value) < 0:
         return 1.0
+    from scipy.stats import wilcoxon  # most of a second, and an audit needs none of it
+
     return 1.0 if np.array_equal(mine, theirs) else min(1.0, float(wilcoxon(mine, theirs, method="exact").pvalue) * tried)
 
 

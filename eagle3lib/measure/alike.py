@@ -147,16 +147,18 @@ def _basis_apart(mine: list[Float[Tensor, "R Ht"]], theirs: list[Float[Tensor, "
     """How far the products of rows with each other are apart, as a share: 0 for one recording turned into another basis.
 
     Nearly nothing else keeps them; but of raw states a few huge channels make most of each product, so rows are taken less their
-    mean and at one size.
+    mean and at one size. Infinite where they then still point the same way: only those few channels differ (8 bits by channel).
     """
 
-    def products(parts: list[Tensor]) -> Tensor:
+    def rows(parts: list[Tensor]) -> Tensor:
         x = torch.cat(parts)[:GRAM]
         x = x - x.mean(0)
-        x = x / x.norm(dim=-1, keepdim=True).clamp(min=1e-12)
-        return x @ x.T  # [N, N]
+        return x / x.norm(dim=-1, keepdim=True).clamp(min=1e-12)  # [N, Ht]
 
-    a, b = products(mine), products(theirs)
+    x, y = rows(mine), rows(theirs)
+    if float((x * y).sum(-1).median()) > UNLIKE:
+        return float("inf")
+    a, b = x @ x.T, y @ y.T  # [N, N]
     return float((a - b).norm() / (b - torch.eye(len(b))).norm().clamp(min=1e-12))
 
 
