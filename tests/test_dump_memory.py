@@ -57,7 +57,7 @@ def test_at_most_one_sample_and_a_half(peaks, name):
 
 @pytest.mark.parametrize("name", MAPPED)
 def test_as_much_for_many_files_as_for_few(peaks, name):
-    assert peaks[name]["many"] - peaks[name]["few"] < STATE  # four more files, kept, would be four or more; the heap grows by halves
+    assert peaks[name]["many"] - peaks[name]["few"] < STATE  # four more that were kept would be four or more
 
 
 def test_it_would_be_seen(peaks):
