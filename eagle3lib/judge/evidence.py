@@ -136,12 +136,14 @@ def gather(
         found = found.with_problem(f"{every - len(some)} of {every} samples repeat the tokens of another and are left out")
     if unusable(found.checks):
         return found
-    found = _drafted(found, some, device, dtype, streams, probed)
-    if served and found.now is not None:
-        found = _served(found, some, [served[i] for i in range(min(SAMPLES, len(served)))], device, dtype)
-    if found.now is not None and flags and flags.tree:
-        return _of_a_tree(found, some, device, dtype)
-    return found if run is None or found.now is None else _counted(found, some, device, dtype)
+    found, drafter = _drafted(found, some, device, dtype, streams, probed)
+    if drafter is None:
+        return found
+    if served:
+        found = _served(found, some, [served[i] for i in range(min(SAMPLES, len(served)))], drafter)
+    if flags and flags.tree:
+        return _of_a_tree(found, some, drafter)
+    return found if run is None else _counted(found, some, drafter)
 
 
 def check_kinds(ckpt=None, captures=None, served=None, logs=(), flags=None, measured=()) -> None:
@@ -229,8 +231,10 @@ def unusable(checks: Findings) -> bool:
     return any(check.name == "broken numbers" and check.level == "fault" for check in checks)
 
 
-def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, streams, probed: Probe | None) -> Evidence:
-    """The probe, and the drafter as configured and as mended."""
+def _drafted(
+    found: Evidence, some: list[Capture], device: str, dtype: str, streams, probed: Probe | None
+) -> tuple[Evidence, Drafter | None]:
+    """The probe, and the drafter as configured and as mended; the first of these, where it can be run."""
     try:
         aligned = found.ckpt.target is not None and (0 in some[0].streams or some[0].last is not None)
         aligned = aligned and not any(check.level == "fault" for check in found.checks)
@@ -239,7 +243,7 @@ def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, stre
     except InputError as error:
         if len(some) > 1:
             raise
-        return found.with_problem(str(error))
+        return found.with_problem(str(error)), None
     depth = max(found.steps, FEWEST if found.claimed is None else UNROLLED)
     now = _on_top(drafter, some, depth, ())
     mended = _on_top(drafter, some, depth, probed.found) if probed.found else now
@@ -251,7 +255,7 @@ def _drafted(found: Evidence, some: list[Capture], device: str, dtype: str, stre
         replaced = with_best_in_vocabulary(mended, some, found.ckpt)
         both = Accuracy.of(mended), Accuracy.of(replaced) if replaced else None
         figures, sums = trainer_figures(*both), sums_over_fewer_steps(*both)
-    return replace(found, probe=probed, now=now, mended=mended, figures=figures, sums=sums)
+    return replace(found, probe=probed, now=now, mended=mended, figures=figures, sums=sums), drafter
 
 
 def _explains_nothing(now: tuple[float, float, float], mended: tuple[float, float, float]) -> str:
@@ -274,7 +278,7 @@ def _on_top(drafter: Drafter, some: list[Capture], depth: int, ways: Sequence[Hy
     return drafted
 
 
-def _served(found: Evidence, some: list[Capture], at_server: list[Capture], device: str, dtype: str) -> Evidence:
+def _served(found: Evidence, some: list[Capture], at_server: list[Capture], drafter: Drafter) -> Evidence:
     """The drafter on the rows that the server hands it, beside the same tokens in training's captures."""
     recipe, ways = found.ckpt.recipe, found.probe.found
     trained = found.probe.streams if ways and ways[0].kind == "streams" else found.probe.playable
@@ -290,7 +294,7 @@ def _served(found: Evidence, some: list[Capture], at_server: list[Capture], devi
         found = found.with_problem("the served captures share no tokens with the others, so their states were not compared")
     if unusable(checks):
         return found
-    drafter = Drafter(found.ckpt, recipe.replace(streams=None), device, dtype)
+    drafter = drafter.with_recipe(recipe.replace(streams=None))
     others = tuple(way for way in ways if way.kind not in (*OF_CAPTURE, "streams"))
     served = _on_top(drafter, by_position, max(found.steps, FEWEST), others)
     names = {one.name: one for one in found.mended}
@@ -299,10 +303,9 @@ def _served(found: Evidence, some: list[Capture], at_server: list[Capture], devi
     return replace(found, served=[one for one in served if not reference or one.name in same], reference=reference)
 
 
-def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
+def _counted(found: Evidence, some: list[Capture], drafter: Drafter) -> Evidence:
     """Whose counts the server prints. Ways to run the drafter: the streams that engines take, each single change."""
-    recipe = found.ckpt.recipe.replace(streams=found.probe.playable)
-    drafter = Drafter(found.ckpt, recipe, device, dtype)
+    recipe = drafter.recipe
     ways = [way for way in _engine_choices(found.probe, some[0]) if way.name != name_of(recipe.streams)]
     last = all(ends_normed(one, recipe) for one in some)
     ways += single_changes(drafter, found.ckpt, list(some[0].streams), last)
@@ -313,7 +316,7 @@ def _counted(found: Evidence, some: list[Capture], device: str, dtype: str) -> E
     return replace(found, match=match(found.run, K, expected, drafter, some, ways))
 
 
-def _of_a_tree(found: Evidence, some: list[Capture], device: str, dtype: str) -> Evidence:
+def _of_a_tree(found: Evidence, some: list[Capture], drafter: Drafter) -> Evidence:
     """What the tree of SGLang's flags accepts on these captures. A server's counts of a tree are set beside this, not held
     against every way to run the drafter: that this library's trees are SGLang's to the last node is not confirmed (run/tree.py).
     """
@@ -324,7 +327,6 @@ def _of_a_tree(found: Evidence, some: list[Capture], device: str, dtype: str) ->
         return found.with_problem("the server drafts a tree that its flags do not tell in full: nothing is predicted for it")
     try:
         plan = SglangTree(flags.steps, flags.topk, flags.verified)
-        drafter = Drafter(found.ckpt, found.ckpt.recipe.replace(streams=found.probe.playable), device, dtype)
         drafted = acceptance(drafter, some, plan)
         return replace(found, tree=(drafted.tau(plan.deepest), *drafted.interval(plan.deepest)))
     except InputError as error:

@@ -212,11 +212,11 @@ def _unknown(flag: str, engine: str) -> Finding:
 def as_chosen(flags: Flags, ckpt: Checkpoint | None) -> Flags:
     """The flags with what SGLang chooses by itself for this target, where all its versions choose the same."""
     facts = _facts(flags, ckpt)
-    choices = chosen(facts.architecture) if facts.left_out and facts.architecture else ((), ())
-    if not choices[0] or choices[0] != choices[1]:
+    if not (facts.left_out and facts.architecture):
         return flags
-    steps, topk, tokens = choices[0]
-    return replace(flags, steps=steps, topk=topk, verified=tokens, tree=topk > 1)
+    older, newer = chosen(facts.architecture)
+    steps, topk, tokens = newer
+    return flags if older != newer else replace(flags, steps=steps, topk=topk, verified=tokens, tree=topk > 1)
 
 
 def _chosen(architecture: str) -> str:

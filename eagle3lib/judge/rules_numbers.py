@@ -31,8 +31,9 @@ def of_the_flags(e: Evidence) -> Answer | None:
 
 def of_the_definition(e: Evidence) -> Answer | None:
     """Accept lengths that cannot be ones, and claims that another definition explains."""
-    K = 0 if e.run is None or (e.assumed and not e.run.steps) else e.steps if e.tree else e.run.steps or e.steps
-    logged = [Measured(K, 0.0, e.run.accept_length)] if K else []
+    told = e.run and (e.run.steps or not e.assumed)  # a K that nobody told speaks against no count
+    K = e.run.steps if told and e.run.steps and not e.tree else e.steps  # of a tree its answers count the nodes
+    logged = [Measured(K, 0.0, e.run.accept_length)] if told else []
     for one in (*e.measured, *logged):
         if one.steps and one.accept_length < 1:
             what = f"accept length {one.accept_length:g} at K = {one.steps} is below 1: the target's own token is not counted"

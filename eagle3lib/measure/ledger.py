@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from ..read.errors import InputError
 from ..run.drafter import Drafter
-from .score import Row, tables, unscored, width
+from .score import Row, ends, tables, unscored
 
 FORMAT = "eagle3lib ledger, version 1"
 SOME = 4096  # embedding rows that stand for all: a table has several GB
@@ -81,7 +81,7 @@ class Ledger:
             row = Row.of(line)
         except (ValueError, TypeError, LookupError, OverflowError):
             return  # torn
-        if row.error or len(row.counts) == width(self.made["steps"]):
+        if row.error or len(row.counts) == ends(self.made["steps"])[-1]:
             self.rows[row.key] = row
 
     def _add(self, row: Row) -> None:

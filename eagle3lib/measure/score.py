@@ -46,7 +46,8 @@ class Row:
 
     def rounds(self, steps: int) -> int:
         """Of K = 1; 0 where the target wrote no two tokens in a row."""
-        return int(self.counts[6 * steps : 6 * steps + 2].sum())
+        walks = ends(steps)[0]
+        return int(self.counts[walks : walks + 2].sum())
 
     @classmethod
     def of(cls, line: str | bytes) -> "Row":
@@ -59,9 +60,10 @@ class Row:
         return row
 
 
-def width(steps: int) -> int:
-    """How many counts a Row has for K = 1 to `steps`."""
-    return 6 * steps + steps * (steps + 3)
+def ends(steps: int) -> tuple[int, int, int]:
+    """Where the counts of a Row end for K = 1 to `steps`: those of Accuracy, of walks, of all starts."""
+    firsts, rounds = 6 * steps, steps * (steps + 3) // 2
+    return firsts, firsts + rounds, firsts + 2 * rounds
 
 
 def unscored(captures: Captures, i: int) -> Row:
@@ -162,6 +164,6 @@ def tables(rows: Sequence[Row], steps: int) -> tuple[accuracy.Accuracy, acceptan
             f"{rows[0].error if rows else 'captures: no sample'} ({len(rows)} of {len(rows)} samples cannot be scored)"
         )
     names, counts = tuple(row.key for row in good), np.stack([row.counts for row in good])
-    firsts, walks, starts = np.split(counts, [6 * steps, 6 * steps + steps * (steps + 3) // 2], axis=1)
+    firsts, walks, starts = np.split(counts, ends(steps)[:2], axis=1)
     told = acceptance.Acceptance.of_counts(names, walks, starts)
     return accuracy.Accuracy(names, *firsts.reshape(-1, 6, steps).swapaxes(0, 1)), told
