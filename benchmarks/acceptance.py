@@ -16,13 +16,12 @@ import time
 from pathlib import Path
 
 import torch
-from table import figure, save, stamp
+from table import ROOT, figure, save, stamp
 
 import eagle3lib as e3
 from eagle3lib.run.chain import scored_rows, together
 from eagle3lib.run.drafter import Memory
 
-ROOT = Path(__file__).parent.parent
 STEPS, ROUNDS = 8, 3
 DRAFTER, STREAMS = ROOT / "data/drafters/healthy", (2, 15, 27)
 TARGET, CAPTURES = ROOT / "build/target", ROOT / "data/captures/heldout"
@@ -164,9 +163,7 @@ def main() -> None:
     made_on, found = stamp(), measure(args.speculators)
     ratios = found.pop("ratios")
     rows = [
-        figure(
-            "every marginal at K = 8, seconds", ratios["(d) over (c)"], "its matrix products alone", most=1.3
-        ),
+        figure("every marginal at K = 8, seconds", ratios["(d) over (c)"], "its matrix products alone", most=1.3),
         figure("every marginal, times as fast", ratios["(b) over (d)"], "`speculators`' own forward", least=1.6),
         figure("accept lengths only, times as fast", ratios["(b) over (e)"], "`speculators`' own forward", least=4.0),
         figure("accept lengths only, times as fast", ratios["(a) over (e)"], "row by row, step by step"),

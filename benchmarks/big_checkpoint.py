@@ -13,9 +13,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from table import figure, save, stamp
+import torch
+from safetensors.torch import save_file
+from table import ROOT, figure, save, stamp
 
-HERE = Path(__file__).parent
 H, V, HEADS, Q, KV, NOPE, ROPE, VD, INTER, STREAMS = 7168, 163_840, 64, 1536, 512, 128, 64, 128, 18_432, 3
 SHAPES = {
     "midlayer.self_attn.q_a_proj.weight": (Q, 2 * H), "midlayer.self_attn.q_a_layernorm.weight": (Q,),
@@ -39,18 +40,14 @@ CONFIG = {
 ROWS, SHARDS = 64, 4
 
 
+def random(shape: tuple[int, ...]) -> torch.Tensor:
+    """A matrix of normal numbers that keeps the size of what it is multiplied with; a norm of ones."""
+    matrix = torch.empty(shape, dtype=torch.bfloat16)
+    return matrix.normal_(std=shape[-1] ** -0.5) if len(shape) > 1 else torch.ones(shape).bfloat16()
+
+
 def write(folder: Path) -> None:
     """The drafter and the target's shards, each written whole before its name is there."""
-    import torch
-    from safetensors.torch import save_file
-
-    def random(shape):
-        return (
-            torch.empty(shape, dtype=torch.bfloat16).normal_(std=shape[-1] ** -0.5)
-            if len(shape) > 1
-            else torch.ones(shape).bfloat16()
-        )
-
     drafter, target = folder / "drafter", folder / "target"
     for one in (drafter, target):
         one.mkdir(parents=True, exist_ok=True)
@@ -128,7 +125,7 @@ def measured(body: str, **names) -> dict:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=HERE.parent / "build" / "bench")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "bench")
     folder = parser.parse_args().folder
     write(folder)
     made_on = stamp()

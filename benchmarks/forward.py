@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import torch
-from big_checkpoint import write
+from big_checkpoint import random, write
 from table import ROOT, figure, save, stamp
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -56,11 +56,9 @@ def llama(folder: Path) -> Path:
             "midlayer.mlp.down_proj.weight": (H, INTER), "fc.weight": (H, 3 * H), "lm_head.weight": (VD, H),
             "embed_tokens.weight": (V, H),
         }  # fmt: skip
-        tensors = {
-            name: torch.empty(shape, dtype=torch.bfloat16).normal_(std=shape[-1] ** -0.5) for name, shape in shapes.items()
-        }
-        norms = ("hidden_norm", "input_layernorm", "post_attention_layernorm")
-        tensors |= {name: torch.ones(H).bfloat16() for name in ("norm.weight", *(f"midlayer.{norm}.weight" for norm in norms))}
+        norms = ("midlayer.hidden_norm", "midlayer.input_layernorm", "midlayer.post_attention_layernorm", "norm")
+        shapes |= {f"{name}.weight": (H,) for name in norms}
+        tensors = {name: random(shape) for name, shape in shapes.items()}
         save_file(tensors | {"d2t": torch.zeros(VD, dtype=torch.long)}, folder / "model.safetensors")
         config = {
             "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": H, "intermediate_size": INTER,
